@@ -1,0 +1,48 @@
+# `make demo` and `make test` do everything on a machine that has Python 3.11 or newer and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+CHECKED := src tests benchmarks examples
+
+.PHONY: help demo test lint format speed boston clean
+
+help:
+	@echo "make demo    fit the paper's four methods, print a table, draw the pictures"
+	@echo "make test    everything that must pass: lint, types, imports, tests"
+	@echo "make format  let ruff format the code"
+	@echo "make speed   measure the speed table of benchmarks/speed"
+	@echo "make boston  measure the table of benchmarks/boston (needs HETCAL_DATA)"
+
+demo: $(INSTALLED)
+	$(BIN)/python -m hetcal.demo
+
+test: lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/ruff format --check $(CHECKED)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix $(CHECKED)
+	$(BIN)/ruff format $(CHECKED)
+
+speed: $(INSTALLED)
+	$(BIN)/python benchmarks/speed/run.py
+
+boston: $(INSTALLED)
+	$(BIN)/python benchmarks/boston/run.py
+
+# torch first and by its exact version: any other way pip may choose a build with gigabytes of GPU libraries.
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build demo-output .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

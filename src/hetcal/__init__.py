@@ -1,0 +1,33 @@
+"""Prediction intervals that mean what they say, from one training run.
+
+The facade is lazy: importing torch takes seconds, and the metrics must not pay it.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hetcal.metrics import evaluate
+    from hetcal.prediction import Prediction
+    from hetcal.regressor import METHODS, HCRegressor, make
+
+__version__ = "0.1.0"
+__all__ = ["METHODS", "HCRegressor", "Prediction", "evaluate", "make"]
+
+_HOMES = {
+    "METHODS": "regressor",
+    "HCRegressor": "regressor",
+    "make": "regressor",
+    "Prediction": "prediction",
+    "evaluate": "metrics",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"hetcal.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'hetcal' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

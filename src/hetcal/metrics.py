@@ -1,0 +1,427 @@
+"""Is a predicted mean and standard deviation any good? Plain formulas on NumPy arrays (paper, eq. 3 and section 4).
+
+Every metric takes the truth first, `(y, mean, std)`, works in the units of y and never sees torch: it can judge
+anyone's predictions. What this file hides: how sampling noise is told from miscalibration. A perfect model has a
+calibration error above zero on finitely many rows, so each calibration figure has its noise floor, quantile or band.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import log, pi, sqrt
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import erf, ndtr, ndtri
+from scipy.stats import binom
+
+from hetcal._checks import check_levels, check_number, check_triple, check_vector, must
+
+Vector = NDArray[np.float64]
+
+LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9, 0.99)
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+SIMULATIONS = 20_000
+
+
+# Calibration: do the intervals cover as often as they say?
+
+
+def calibration_error(y: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: ArrayLike = LEVELS) -> float:
+    r"""Calibration error, eq. 3 of the paper: the sum over the levels, not their mean.
+
+    .. math:: CE = \sum_p \left| p - \frac1n \sum_i 1\{|y_i - \mu_i| \le z_p \sigma_i\} \right|,
+        \qquad z_p = \Phi^{-1}((1 + p) / 2)
+
+    with p = `levels`, :math:`\mu` = `mean`, :math:`\sigma` = `std`. Read it beside `calibration_noise_floor(n)`.
+
+    >>> round(calibration_error(y=[0.0, 2.0], mean=[0.0, 0.0], std=[1.0, 1.0], levels=[0.5, 0.9]), 3)
+    0.4
+    """
+    p = np.atleast_1d(check_levels("levels", levels))
+    return float(np.abs(p - _coverages(_standardize(y, mean, std), p)).sum())
+
+
+def calibration_noise_floor(n: int, levels: ArrayLike = LEVELS) -> float:
+    r"""Expected calibration error of a perfect model on n rows: what sampling noise alone makes of eq. 3.
+
+    .. math:: E[CE] = \frac1n \sum_p E|K_p - np| = \frac1n \sum_p 2 v (1 - p) P(K_p = v), \qquad v = \lceil np \rceil
+
+    with :math:`K_p \sim` Binomial(n, p), p = `levels`; about :math:`1.688 / \sqrt n` for the six levels of the paper.
+    De Moivre's mean absolute deviation; see Diaconis and Zabell (1991), Closed form summation.
+
+    >>> round(calibration_noise_floor(101), 3)
+    0.167
+    """
+    check_number("n", n, 1, integer=True)
+    p = check_levels("levels", levels)
+    v = np.ceil(n * p)  # where np is whole, v = np and v = np + 1 give the same, so rounding of n * p does no harm
+    return float(np.sum(2 * v * (1 - p) * binom.pmf(v, n, p)) / n)
+
+
+def calibration_error_quantile(n: int, probability: float = 0.95, levels: ArrayLike = LEVELS) -> float:
+    r"""Quantile of the calibration error of a perfect model on n rows: above it, noise is no excuse.
+
+    .. math:: \inf \{c : P(CE \le c) \ge probability\}, \qquad CE = \sum_p |p - K_p / n|
+
+    with :math:`K_p` the number of n uniform draws up to p = `levels`. Simulated (20,000 draws, always the same).
+
+    >>> calibration_noise_floor(400) < calibration_error_quantile(400) < 2.5 * calibration_noise_floor(400)
+    True
+    """
+    check_number("n", n, 1, integer=True)
+    check_number("probability", probability, 0, 1, open_low=True, open_high=True)
+    return _error_quantile(int(n), float(probability), tuple(np.atleast_1d(check_levels("levels", levels)).tolist()))
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationCurve:
+    """Observed `coverage` per level, and the band that a calibrated model stays in at all levels: four (k,) arrays."""
+
+    levels: Vector
+    coverage: Vector
+    lower: Vector
+    upper: Vector
+
+
+def calibration_curve(
+    y: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: ArrayLike | None = None, confidence: float = 0.95
+) -> CalibrationCurve:
+    r"""Observed against nominal coverage, with a simultaneous noise band round the diagonal.
+
+    .. math:: P(lower_p \le \hat c_p \le upper_p \text{ for all } p) \ge confidence \quad \text{for a calibrated model}
+
+    with :math:`\hat c_p` = `coverage`, p = `levels` (default 0.01, 0.02, ..., 0.99). The band joins binomial intervals,
+    whose common tail probability is found by simulation, within 0.3 points of `confidence`. Unlike a Kolmogorov band it
+    is narrow near 0 and 1, where overconfidence shows. Säilynoja, Bürkner and Vehtari (2022), Graphical test for
+    discrete uniformity.
+
+    >>> curve = calibration_curve(y=np.linspace(-2, 2, 50), mean=np.zeros(50), std=np.ones(50), levels=[0.5, 0.9])
+    >>> curve.coverage, curve.lower, curve.upper
+    (array([0.32, 0.8 ]), array([0.36, 0.8 ]), array([0.64, 0.98]))
+    """
+    check_number("confidence", confidence, 0, 1, open_low=True, open_high=True)
+    p = np.arange(1, 100) / 100 if levels is None else np.atleast_1d(check_levels("levels", levels))
+    z = _standardize(y, mean, std)
+    lower, upper = _simultaneous_counts(len(z), float(confidence), tuple(p.tolist()))
+    return CalibrationCurve(p, _coverages(z, p), lower / len(z), upper / len(z))
+
+
+def coverage(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9) -> float:
+    r"""Share of rows inside their central interval, ends included; a calibrated model has `level` here.
+
+    .. math:: \frac1n \sum_i 1\{|y_i - \mu_i| \le z \sigma_i\}, \qquad z = \Phi^{-1}((1 + level) / 2)
+
+    >>> coverage(y=[0.0, 2.0], mean=[0.0, 0.0], std=[1.0, 1.0], level=0.9)
+    0.5
+    """
+    return float(np.mean(np.abs(_standardize(y, mean, std)) <= _half_width(level)))
+
+
+def pit(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Vector:
+    r"""Probability integral transform per row, uniform on (0, 1) if the model is calibrated.
+
+    .. math:: u_i = \Phi((y_i - \mu_i) / \sigma_i)
+
+    >>> pit(y=[0.0, 2.0], mean=[0.0, 0.0], std=[1.0, 1.0]).round(3)
+    array([0.5  , 0.977])
+    """
+    return np.asarray(ndtr(_standardize(y, mean, std)))
+
+
+# Calibration where it counts: a constant std can be calibrated on average and wrong for every row.
+
+
+def ence(y: ArrayLike, mean: ArrayLike, std: ArrayLike, bins: int = 10) -> float:
+    r"""Expected normalized calibration error: is the residual as large as the std says, bin by bin of the std?
+
+    .. math:: ENCE = \frac1B \sum_b \frac{|RMV_b - RMSE_b|}{RMV_b},
+        \qquad RMV_b^2 = \frac{1}{|b|} \sum_{i \in b} \sigma_i^2,
+        \qquad RMSE_b^2 = \frac{1}{|b|} \sum_{i \in b} (y_i - \mu_i)^2
+
+    with B = `bins` of equal count, by `std`. Rows of equal std share one bin, so that the order of the rows does not
+    matter: ties make fewer, larger bins. Levi et al. (2019), Evaluating and calibrating uncertainty prediction.
+
+    >>> round(ence(y=[1.0, -4.0], mean=[0.0, 0.0], std=[1.0, 2.0], bins=2), 3)
+    0.5
+    """
+    residual, sigma = _residual_and_std(y, mean, std)
+    ratios = [_root_mean_square(residual[b]) / _root_mean_square(sigma[b]) for b in equal_count_bins(sigma, bins)]
+    return float(np.mean(np.abs(1 - np.array(ratios))))
+
+
+def conditional_coverage_error(
+    y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9, by: ArrayLike | None = None, bins: int = 10
+) -> float:
+    r"""Mean distance of the coverage from its level over groups of rows, not just over all rows together.
+
+    .. math:: \frac1B \sum_b |\hat c_b - level|,
+        \qquad \hat c_b = \frac{1}{|b|} \sum_{i \in b} 1\{|y_i - \mu_i| \le z \sigma_i\}
+
+    with B = `bins` of equal count, by `by`: any number per row, such as a feature (default: `std`). Rows of equal value
+    share one bin, as in `ence`. Few rows per bin mean much noise: compare models on the same rows only.
+
+    >>> round(conditional_coverage_error(y=[0.0, 9.0], mean=[0.0, 0.0], std=[1.0, 2.0], level=0.9, bins=2), 3)
+    0.5
+    """
+    truth, mu, sigma = check_triple(y, mean, std)
+    inside = np.abs(_standardize(truth, mu, sigma)) <= _half_width(level)
+    groups = equal_count_bins(sigma if by is None else _check_same_length("by", by, truth), bins)
+    return float(np.mean([abs(np.mean(inside[b]) - level) for b in groups]))
+
+
+# Accuracy and sharpness: how near is the mean, how narrow are the intervals?
+
+
+def rmse(y: ArrayLike, mean: ArrayLike) -> float:
+    r"""Root mean squared error, :math:`\sqrt{\frac1n \sum_i (y_i - \mu_i)^2}`, in the units of y.
+
+    >>> rmse(y=[3.0, 0.0], mean=[0.0, 0.0]) == (9 / 2) ** 0.5
+    True
+    """
+    return _root_mean_square(_residual(y, mean))
+
+
+def mae(y: ArrayLike, mean: ArrayLike) -> float:
+    r"""Mean absolute error, :math:`\frac1n \sum_i |y_i - \mu_i|`, in the units of y.
+
+    >>> mae(y=[3.0, 0.0], mean=[0.0, 0.0])
+    1.5
+    """
+    return float(np.mean(np.abs(_residual(y, mean))))
+
+
+def sharpness(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
+    r"""Root mean variance, :math:`\sqrt{\frac1n \sum_i \sigma_i^2}`, in the units of y; calibrated, it equals the RMSE.
+
+    >>> sharpness(y=[0.0, 0.0], mean=[0.0, 0.0], std=[1.0, 7.0])
+    5.0
+    """
+    return _root_mean_square(check_triple(y, mean, std)[2])
+
+
+def interval_width(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9) -> float:
+    r"""Mean width of the central intervals, :math:`\frac1n \sum_i 2 z \sigma_i`, in the units of y.
+
+    >>> round(interval_width(y=[0.0, 0.0], mean=[0.0, 0.0], std=[1.0, 3.0], level=0.95), 2)
+    7.84
+    """
+    return float(np.mean(2 * _half_width(level) * check_triple(y, mean, std)[2]))
+
+
+# Proper scores: calibration and sharpness in one figure, best in expectation for the true distribution.
+
+
+@np.errstate(over="ignore")  # a density too small for a float has a rightly infinite score
+def nll(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
+    r"""Mean negative log density of the Gaussians: eq. 1 of the paper with its constant.
+
+    .. math:: \frac1n \sum_i \left( \frac{(y_i - \mu_i)^2}{2 \sigma_i^2} + \log \sigma_i \right) + \frac12 \log 2\pi
+
+    >>> round(nll(y=[1.0], mean=[0.0], std=[1.0]), 4)
+    1.4189
+    """
+    residual, sigma = _residual_and_std(y, mean, std)
+    return float(np.mean((residual / sigma) ** 2 / 2 + np.log(sigma)) + log(2 * pi) / 2)
+
+
+@np.errstate(over="ignore")  # z may pass the range of floats; erf and exp have their limits there
+def crps(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
+    r"""Continuous ranked probability score, in the units of y: the MAE of a whole distribution.
+
+    .. math:: \frac1n \sum_i \sigma_i \left( z_i (2 \Phi(z_i) - 1) + 2 \varphi(z_i) - \frac{1}{\sqrt\pi} \right),
+        \qquad z_i = \frac{y_i - \mu_i}{\sigma_i}
+
+    Gneiting and Raftery (2007), Strictly proper scoring rules, eq. 21.
+
+    >>> round(crps(y=[1.0], mean=[0.0], std=[1.0]), 4)
+    0.6024
+    """
+    residual, sigma = _residual_and_std(y, mean, std)
+    z = residual / sigma
+    density = np.exp(-(z**2) / 2) / sqrt(2 * pi)
+    return float(np.mean(residual * erf(z / sqrt(2)) + sigma * (2 * density - 1 / sqrt(pi))))
+
+
+def interval_score(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9) -> float:
+    r"""Winkler's interval score, in the units of y: the width, and a fine for each row outside.
+
+    .. math:: \frac1n \sum_i \left( 2 z \sigma_i + \frac{2}{1 - level} \max(|y_i - \mu_i| - z \sigma_i, 0) \right),
+        \qquad z = \Phi^{-1}((1 + level) / 2)
+
+    >>> round(interval_score(y=[0.0, 2.0], mean=[0.0, 0.0], std=[1.0, 1.0], level=0.9), 3)
+    6.841
+    """
+    residual, sigma = _residual_and_std(y, mean, std)
+    half = _half_width(level) * sigma
+    return float(np.mean(2 * half + 2 / (1 - level) * np.maximum(np.abs(residual) - half, 0)))
+
+
+def pinball_loss(y: ArrayLike, mean: ArrayLike, std: ArrayLike, quantiles: ArrayLike = QUANTILES) -> float:
+    r"""Pinball loss, eq. 4 of the paper, of the Gaussian quantiles: mean over rows and quantiles, in the units of y.
+
+    .. math:: \frac{1}{n |Q|} \sum_i \sum_{q \in Q} \max(q \, d_{iq}, (q - 1) \, d_{iq}),
+        \qquad d_{iq} = y_i - \mu_i - \Phi^{-1}(q) \sigma_i
+
+    with Q = `quantiles`. The mean over all q in (0, 1) is half the CRPS.
+
+    >>> pinball_loss(y=[1.0], mean=[0.0], std=[1.0], quantiles=[0.5])
+    0.5
+    """
+    residual, sigma = _residual_and_std(y, mean, std)
+    q = np.atleast_1d(check_levels("quantiles", quantiles))
+    distances = (residual - z * sigma for z in ndtri(q))
+    return float(np.mean([np.mean(np.maximum(p * d, (p - 1) * d)) for p, d in zip(q, distances, strict=True)]))
+
+
+# All of it at once, and in words.
+
+
+def verdict(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> str:
+    """Say in plain words whether the intervals can be believed on these rows, and if not, in which way they fail.
+
+    Calibrated within noise: the calibration error is one that a perfect model exceeds in at least 5 % of all samples.
+    Otherwise overconfident (too narrow) or underconfident (too wide), if at least three quarters of the error point
+    that way, with the factor on `std` at which the 90 % intervals cover 90 % of these rows; else wrong in shape.
+
+    >>> verdict(y=np.linspace(-2, 2, 400), mean=np.zeros(400), std=np.full(400, 0.5))
+    'overconfident: 90 % intervals cover 41.0 % of 400 rows; they must be 2.19 times as wide'
+    """
+    z, p = _standardize(y, mean, std), np.array(LEVELS)
+    observed = _coverages(z, p)
+    gaps = p - observed
+    error, balance, noise = np.abs(gaps).sum(), gaps.sum(), calibration_error_quantile(len(z))
+    factor = np.quantile(np.abs(z), 0.9, method="inverted_cdf") / _half_width(0.9)
+
+    def cover(k: int) -> str:
+        return f"{100 * p[k]:.0f} % intervals cover {100 * observed[k]:.1f} %"
+
+    rows, ninety = "1 row" if len(z) == 1 else f"{len(z)} rows", LEVELS.index(0.9)
+    if error <= noise + 1e-9:  # on few rows both take the same few values, equal but for rounding
+        return f"calibrated within noise: {cover(ninety)} of {rows}"
+    if balance >= error / 2 and factor > 1:
+        return f"overconfident: {cover(ninety)} of {rows}; they must be {factor:.3g} times as wide"
+    if balance <= -error / 2 and factor < 1:
+        return f"underconfident: {cover(ninety)} of {rows}; {factor:.3g} times their width is enough"
+    wide, narrow = int(np.argmin(gaps)), int(np.argmax(gaps))
+    return f"wrong in shape: {cover(wide)} but {cover(narrow)} of {rows}; no one factor on std repairs both"
+
+
+def evaluate(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> dict[str, float | str]:
+    """All metrics of a prediction, in the units of y, and the verdict in words.
+
+    Returns:
+        `n`, `rmse`, `mae`, `ce`, `ce_noise_floor`, `nll`, `crps`, `sharpness`, `coverage_90`, `width_90`,
+        `interval_score_90`, `pinball`, `ence`, `conditional_coverage_error`: numbers; `verdict`: a sentence.
+
+    >>> scores = evaluate(y=[1.0, 2.0, 4.0], mean=[1.1, 2.5, 3.0], std=[0.5, 0.5, 0.8])
+    >>> scores["n"], round(scores["crps"], 3), scores["verdict"]
+    (3, 0.352, 'calibrated within noise: 90 % intervals cover 100.0 % of 3 rows')
+    """
+    y, mean, std = check_triple(y, mean, std)
+    return {
+        "n": len(y),
+        "rmse": rmse(y, mean),
+        "mae": mae(y, mean),
+        "ce": calibration_error(y, mean, std),
+        "ce_noise_floor": calibration_noise_floor(len(y)),
+        "nll": nll(y, mean, std),
+        "crps": crps(y, mean, std),
+        "sharpness": sharpness(y, mean, std),
+        "coverage_90": coverage(y, mean, std, 0.9),
+        "width_90": interval_width(y, mean, std, 0.9),
+        "interval_score_90": interval_score(y, mean, std, 0.9),
+        "pinball": pinball_loss(y, mean, std),
+        "ence": ence(y, mean, std),
+        "conditional_coverage_error": conditional_coverage_error(y, mean, std, 0.9),
+        "verdict": verdict(y, mean, std),
+    }
+
+
+def equal_count_bins(values: Vector, bins: int) -> list[NDArray[np.intp]]:
+    """Row numbers of at most `bins` groups of about equal count, in ascending order of `values`.
+
+    Rows of equal value always share a group, so that the groups do not depend on the order of the rows.
+
+    >>> equal_count_bins(np.array([3.0, 1.0, 2.0, 2.0]), bins=4)
+    [array([1]), array([2, 3]), array([0])]
+    """
+    check_number("bins", bins, 1, integer=True)
+    order = np.argsort(values, kind="stable")
+    ascending, first = values[order], np.arange(bins) * len(values) // bins
+    starts = np.unique(np.searchsorted(ascending, ascending[first], side="left"))
+    return np.split(order, starts[1:])
+
+
+def _half_width(level: float) -> float:
+    """Half the width of a central interval in standard deviations, eq. 2 of the paper."""
+    p = check_levels("level", level)
+    if p.ndim:
+        raise must("level", "be one number", level, "call once per level, or use calibration_curve")
+    return float(ndtri((1 + p) / 2))
+
+
+def _coverages(z: Vector, levels: Vector) -> Vector:
+    """Share of |z| inside the central interval of each level: (k,)."""
+    inside = np.searchsorted(np.sort(np.abs(z)), ndtri((1 + levels) / 2), side="right")
+    return inside / len(z)
+
+
+def _root_mean_square(values: Vector) -> float:
+    """Root of the mean square; a power of two keeps the squares in the range of floats and costs no accuracy."""
+    exponent = np.frexp(np.abs(values).max())[1]
+    return float(np.ldexp(np.sqrt(np.mean(np.ldexp(values, -exponent) ** 2)), exponent))
+
+
+def _check_same_length(name: str, values: ArrayLike, y: Vector) -> Vector:
+    vector = check_vector(name, values)
+    if len(vector) != len(y):
+        advice = "give one value per row of y"
+        raise must(name, f"have as many values as y ({len(y)})", f"{len(vector)} values", advice)
+    return vector
+
+
+@np.errstate(over="ignore")
+def _residual(y: ArrayLike, mean: ArrayLike) -> Vector:
+    truth = check_vector("y", y)
+    return truth - _check_same_length("mean", mean, truth)
+
+
+@np.errstate(over="ignore")
+def _residual_and_std(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[Vector, Vector]:
+    truth, mu, sigma = check_triple(y, mean, std)
+    return truth - mu, sigma
+
+
+@np.errstate(over="ignore")  # far outside of every interval is outside, even where z passes the range of floats
+def _standardize(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Vector:
+    residual, sigma = _residual_and_std(y, mean, std)
+    return np.asarray(residual / sigma)
+
+
+def _simulate_counts(n: int, levels: Vector) -> NDArray[np.int64]:
+    """Rows inside the interval of each level, for a perfect model on n rows, many times over: (SIMULATIONS, k)."""
+    order = np.argsort(levels)
+    shares = np.diff(levels[order], prepend=0, append=1)
+    generator = np.random.default_rng(20_240_229)  # private and fixed: the same question has the same answer
+    counts = generator.multinomial(n, shares, size=SIMULATIONS).cumsum(axis=1)
+    return counts[:, np.argsort(order)]
+
+
+@lru_cache(maxsize=256)
+def _error_quantile(n: int, probability: float, levels: tuple[float, ...]) -> float:
+    p = np.array(levels)
+    errors = np.abs(p - _simulate_counts(n, p) / n).sum(axis=1)
+    return float(np.quantile(errors, probability, method="inverted_cdf"))
+
+
+@lru_cache(maxsize=256)
+def _simultaneous_counts(n: int, confidence: float, levels: tuple[float, ...]) -> tuple[Vector, Vector]:
+    """Least and largest count per level, with the largest common tail that keeps `confidence` of all simulations."""
+    p = np.array(levels)
+    counts = _simulate_counts(n, p)
+    safe, unsafe = (1 - confidence) / 2 / len(p), (1 - confidence) / 2  # Bonferroni's bound, and no correction at all
+    for _ in range(12):
+        tail = sqrt(safe * unsafe)
+        within = (counts >= binom.ppf(tail, n, p)) & (counts <= binom.isf(tail, n, p))
+        safe, unsafe = (tail, unsafe) if within.all(axis=1).mean() >= confidence else (safe, tail)
+    return np.asarray(binom.ppf(safe, n, p)), np.asarray(binom.isf(safe, n, p))

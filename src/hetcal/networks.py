@@ -1,0 +1,109 @@
+"""The paper's network, and surgery on a user's own: any `nn.Module` that maps (n, d) to (n, k) can stand in for it."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import skip_init
+
+from hetcal._checks import check_number
+
+WEIGHT_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+# Channel-wise dropout drops whole channels: its mask has one entry per channel, not one per element.
+CHANNEL_DROPOUT = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+DROPOUT_LAYERS = (nn.Dropout, *CHANNEL_DROPOUT)
+
+
+class MLP(nn.Sequential):
+    """Fully connected ReLU network; five hidden layers as in the paper, width and dropout are settings.
+
+    Dropout, of rate 0 or more, stands before every weight layer but the first. Weights are Kaiming normal, biases
+    zero; `generator` makes the initialisation repeatable without touching torch's global generator.
+
+    >>> [type(layer).__name__ for layer in MLP(3, 1, width=8, depth=1, dropout=0.2)]
+    ['Linear', 'ReLU', 'Dropout', 'Linear']
+    """
+
+    def __init__(
+        self,
+        n_inputs: int,
+        n_outputs: int = 1,
+        *,
+        width: int = 128,
+        depth: int = 5,
+        dropout: float = 0.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        check_number("width", width, 1, integer=True)
+        check_number("depth", depth, 1, integer=True)
+        check_number("dropout", dropout, 0, 1, open_high=True)
+        layers: list[nn.Module] = []
+        for fan_in in [n_inputs] + [width] * (depth - 1):
+            layers += [skip_init(nn.Linear, fan_in, width), nn.ReLU(inplace=True), nn.Dropout(dropout)]
+        layers.append(skip_init(nn.Linear, width, n_outputs))
+        super().__init__(*layers)
+        self.initialise(generator)
+
+    def __getitem__(self, index: slice | int) -> nn.Module:
+        """A layer, or a plain `nn.Sequential` of several: part of an MLP is no MLP."""
+        layers = list(self)
+        return nn.Sequential(*layers[index]) if isinstance(index, slice) else layers[index]
+
+    def initialise(self, generator: torch.Generator | None = None) -> None:
+        """Draw all weights anew: gain for ReLU in the hidden layers, 1 in the output layer."""
+        linear_layers = [layer for layer in self if isinstance(layer, nn.Linear)]
+        for layer in linear_layers:
+            is_output = layer is linear_layers[-1]
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="linear" if is_output else "relu", generator=generator)
+            nn.init.zeros_(layer.bias)
+
+
+class PrivateDropout(nn.Module):
+    """Dropout that draws from its own generator and can sample several networks in one batch.
+
+    Training (`samples` = 1): an independent mask per row, like `nn.Dropout`; evaluation: the identity. An estimator
+    that samples networks sets `samples`, `shared` and calls `draw` itself (see `estimators.mc_dropout`).
+
+    Args:
+        rate: Probability that an element is dropped.
+        channels: Drop whole channels (axis 1), as `nn.Dropout2d` does.
+        generator: Source of all masks; torch's global generator if None.
+    """
+
+    def __init__(self, rate: float, *, channels: bool = False, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.rate = check_number("dropout", rate, 0, 1, open_high=True)
+        self.channels = channels
+        self.generator = generator
+
+    def forward(self, h: Tensor) -> Tensor:
+        if not self.training or self.rate == 0:
+            return h
+        return h * self.draw(h, len(h))
+
+    def draw(self, h: Tensor, count: int) -> Tensor:
+        """Masks (count, features of h), scaled so that their mean is 1."""
+        features = h.shape[1:2] + (1,) * (h.ndim - 2) if self.channels else h.shape[1:]
+        uniform = torch.rand((count, *features), generator=self.generator, dtype=h.dtype, device=h.device)
+        return (uniform >= self.rate).to(h.dtype).div_(1 - self.rate)
+
+    def extra_repr(self) -> str:
+        return f"rate={self.rate}, channels={self.channels}"
+
+
+def replace_layers_(
+    network: nn.Module, kind: type[nn.Module] | tuple[type[nn.Module], ...], make: Callable[[nn.Module], nn.Module]
+) -> nn.Module:
+    """Replace every layer of `kind` below (or at) `network` by `make(layer)`, in place; returns the network.
+
+    >>> network = nn.Sequential(nn.Linear(2, 2), nn.Tanh())
+    >>> replace_layers_(network, nn.Tanh, lambda layer: nn.ReLU())[1]
+    ReLU()
+    """
+    if isinstance(network, kind):
+        return make(network)
+    for parent in list(network.modules()):
+        for name, child in parent.named_children():
+            if isinstance(child, kind):
+                setattr(parent, name, make(child))
+    return network

@@ -1,0 +1,262 @@
+"""From the user's table to the numbers the network sees, and back: TableEncoder for X, Standardizer for y (and X).
+
+All scaling happens in float64 and without overflow before anything becomes float32. Scaling of y is undone in one
+place, `Standardizer.inverse`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.preprocessing import OneHotEncoder
+
+from hetcal._checks import must
+from hetcal.prediction import Prediction
+
+Floats = NDArray[np.float64]
+
+# Deviations below this part of the largest value are rounding errors of float64, not data.
+ROUNDING = 1e-13
+# Inputs this many standard deviations out would overflow float32 on their way through a deep network.
+MAX_DEVIATIONS = 1e6
+MISSING = "(missing)"
+
+
+class Standardizer:
+    """Column-wise (or, for a vector, one) mean 0 and standard deviation 1, by weighted moments; missing values stay.
+
+    Values are divided by the largest magnitude first, so that nothing overflows between 1e-300 and 1e300.
+
+    >>> scaler = Standardizer().fit(np.array([1e200, 3e200]), np.ones(2))
+    >>> scaler.transform(np.array([1e200, 5e200]))
+    array([-1.,  3.])
+    """
+
+    magnitude: Floats
+    center: Floats  # of values / magnitude
+    spread: Floats  # of values / magnitude
+
+    def fit(self, values: Floats, weights: Floats) -> "Standardizer":
+        present = ~np.isnan(values)
+        weights = weights.reshape(-1, *(1,) * (values.ndim - 1)) * present
+        total = weights.sum(axis=0)
+        total = np.where(total > 0, total, 1.0)
+        filled = np.where(present, values, 0.0)
+        largest = np.abs(filled).max(axis=0, initial=0.0)
+        # A power of two: dividing by it is exact, so a value is never moved by a rounding error of its scale.
+        self.magnitude = np.where(largest > 0, 2.0 ** np.floor(np.log2(np.where(largest > 0, largest, 1.0))), 1.0)
+        filled = filled / self.magnitude
+        self.center = (weights * filled).sum(axis=0) / total
+        variance = (weights * (filled - self.center) ** 2).sum(axis=0) / total
+        spread = np.sqrt(variance)
+        self.is_constant = spread <= ROUNDING * np.maximum(np.abs(self.center), 1.0)
+        self.spread = np.where(self.is_constant, 1.0, spread)
+        return self
+
+    def transform(self, values: Floats) -> Floats:
+        return (values / self.magnitude - self.center) / self.spread
+
+    @property
+    def scale(self) -> Floats:
+        return self.spread * self.magnitude
+
+    def inverse(self, prediction: Prediction) -> Prediction:
+        """A prediction of the standardised target, in the units of y."""
+        mean = (self.center + self.spread * prediction.mean) * self.magnitude
+        return Prediction(mean, prediction.std * self.scale)
+
+
+@dataclass
+class Table:
+    """A user's table as columns: name -> float64 numbers (missing = NaN) or text labels (missing = MISSING)."""
+
+    columns: dict[str, NDArray[Any]]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def take(self, rows: Any) -> "Table":
+        return Table({name: values[rows] for name, values in self.columns.items()})
+
+    def kind(self, name: str) -> str:
+        return "numbers" if self.columns[name].dtype == np.float64 else "text"
+
+
+def read_table(X: Any) -> Table:
+    """Read a pandas, polars or any other data frame, or a two-dimensional array, column by column.
+
+    Numbers and booleans become float64; text and categories become labels. What is neither is refused by name.
+    """
+    if isinstance(X, np.ndarray):
+        if X.dtype != object:
+            return Table({f"x{i}": column_of_numbers(f"x{i}", X[:, i]) for i in range(X.shape[1])})
+        return Table({f"x{i}": column_of_objects(f"x{i}", X[:, i]) for i in range(X.shape[1])})
+    frame = nw.from_native(X, eager_only=True)
+    return Table({str(name): read_series(str(name), frame[:, i]) for i, name in enumerate(frame.columns)})
+
+
+def read_series(name: str, series: Any) -> NDArray[Any]:
+    dtype = series.dtype
+    if dtype.is_numeric() or dtype == nw.Boolean:
+        return column_of_numbers(name, series.cast(nw.Float64).to_numpy())
+    if isinstance(dtype, nw.Categorical | nw.Enum):
+        return labels([None if value is None else str(value) for value in series.to_list()])
+    if dtype == nw.String or dtype == nw.Object or dtype == nw.Unknown:
+        return column_of_objects(name, series.to_list())
+    if dtype.is_temporal():
+        raise must(
+            f"column {name!r}",
+            "hold numbers, booleans or text",
+            str(dtype),
+            "turn dates into numbers first, such as the year, the hour or the days since a fixed day",
+        )
+    raise must(f"column {name!r}", "hold numbers, booleans or text", str(dtype), "convert or drop it", TypeError)
+
+
+def column_of_numbers(name: str, values: Any) -> Floats:
+    if values.dtype.kind not in "biuf":
+        raise must(f"column {name!r}", "hold real numbers", values.dtype.name, "convert it to numbers first")
+    column = values.astype(np.float64)
+    if np.isinf(column).any():
+        row = int(np.argmax(np.isinf(column)))
+        raise must(
+            f"column {name!r} of X",
+            "not contain infinity",
+            float(column[row]),
+            f"see row {row}; leave unknown values missing (NaN) instead",
+        )
+    return column
+
+
+def column_of_objects(name: str, values: Any) -> NDArray[Any]:
+    """Python objects: all numbers, or all text. Text that reads as numbers is refused, for it could mean either."""
+    is_number = [isinstance(value, Real | Decimal | np.bool_) and not is_missing(value) for value in values]
+    is_text = [isinstance(value, str) for value in values]
+    for row, value in enumerate(values):
+        if not (is_number[row] or is_text[row] or is_missing(value)):
+            raise TypeError(
+                f"column {name!r} must hold numbers or text, got {value!r} in row {row}; "
+                f"each argument must be a string or a number, not {type(value).__name__!r}"
+            )
+    if not any(is_text):
+        numbers = [float(value) if known else np.nan for value, known in zip(values, is_number, strict=True)]
+        return column_of_numbers(name, np.array(numbers, dtype=np.float64))
+    if any(is_number):
+        text, number = values[is_text.index(True)], values[is_number.index(True)]
+        raise must(f"column {name!r}", "hold numbers or text, not both", [text, number], "convert it to one of the two")
+    if all(reads_as_number(value) for value, known in zip(values, is_text, strict=True) if known):
+        raise must(
+            f"column {name!r}",
+            "not hold numbers as text",
+            values[is_text.index(True)],
+            "convert it to numbers, or to a categorical type if it is a label",
+        )
+    return labels([value if known else None for value, known in zip(values, is_text, strict=True)])
+
+
+def is_missing(value: Any) -> bool:
+    """None, NaN, pandas' NA and NaT: missing values are the ones that do not equal themselves."""
+    if value is None:
+        return True
+    try:
+        return bool(value != value)
+    except (TypeError, ValueError):
+        return type(value).__name__ == "NAType"
+
+
+def reads_as_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def labels(values: Sequence[str | None]) -> NDArray[Any]:
+    column = np.empty(len(values), dtype=object)
+    column[:] = [MISSING if value is None else value for value in values]
+    return column
+
+
+class TableEncoder:
+    """Table -> float32 matrix: numbers standardised, missing ones at the mean with a column that says so, text one-hot.
+
+    Labels not seen in `fit` become all zeros, or fall to the rare labels if a column had more than `max_categories`.
+    """
+
+    def __init__(self, max_categories: int = 50) -> None:
+        self.max_categories = max_categories
+
+    def fit(self, table: Table, weights: Floats) -> "TableEncoder":
+        self.kinds = {name: table.kind(name) for name in table.columns}
+        numbers, texts = self._blocks(table)
+        self.scaler = Standardizer().fit(numbers, weights)
+        self.has_missing = np.isnan(numbers).any(axis=0)
+        self.one_hot = OneHotEncoder(
+            handle_unknown="infrequent_if_exist", max_categories=self.max_categories, sparse_output=False
+        )
+        if texts.shape[1]:
+            self.one_hot.fit(texts)
+        varies = ~self.scaler.is_constant | (self.has_missing & ~np.isnan(numbers).all(axis=0))
+        self.is_informative = bool(varies.any()) or any(len(np.unique(text)) > 1 for text in texts.T)
+        return self
+
+    def transform(self, table: Table) -> NDArray[np.float32]:
+        self._check_kinds(table)
+        numbers, texts = self._blocks(table)
+        missing = np.isnan(numbers)
+        standardised = np.where(missing, 0.0, self.scaler.transform(np.where(missing, 0.0, numbers)))
+        blocks = [standardised.clip(-MAX_DEVIATIONS, MAX_DEVIATIONS), missing[:, self.has_missing]]
+        if texts.shape[1]:
+            blocks.append(self.one_hot.transform(texts))
+        return np.hstack(blocks).astype(np.float32)
+
+    def _blocks(self, table: Table) -> tuple[Floats, NDArray[Any]]:
+        """The numeric and the text columns, each as a matrix."""
+        numeric = [table.columns[name] for name, kind in self.kinds.items() if kind == "numbers"]
+        text = [table.columns[name] for name, kind in self.kinds.items() if kind == "text"]
+        n = len(table)
+        return (
+            np.column_stack(numeric) if numeric else np.empty((n, 0)),
+            np.column_stack(text) if text else np.empty((n, 0), dtype=object),
+        )
+
+    def _check_kinds(self, table: Table) -> None:
+        for name, kind in self.kinds.items():
+            now = table.kind(name)
+            # A column of missing values only has no kind of its own.
+            if now != kind and now == "numbers" and np.isnan(table.columns[name]).all():
+                table.columns[name] = labels([None] * len(table))
+            elif now != kind:
+                raise must(f"column {name!r}", f"hold {kind} as in fit", now, "give it the type it had in fit")
+
+
+def merge_equal_rows(table: Table, y: Floats, weights: Floats) -> tuple[Table, Floats, Floats]:
+    """Rows without weight dropped, equal rows merged into one with the sum of their weights, in an order of their own.
+
+    So a weight of 2 is exactly a row given twice, the order of the rows does not matter, and no row stands both in
+    the training and in the validation part. The order depends on ranks only, so other units do not change it.
+    """
+    weighted = np.flatnonzero(weights > 0)
+    table, y, weights = table.take(weighted), y[weighted], weights[weighted]
+    x_ranks = np.column_stack([ranks(values) for values in table.columns.values()])  # (n, columns)
+    # Odd multipliers and wrap-around sums: a hash per row, so that one sort does instead of one per column.
+    multipliers = np.random.default_rng(0).integers(2**63, size=x_ranks.shape[1], dtype=np.uint64) * np.uint64(2) + 1
+    x_hashes = (x_ranks * multipliers).sum(axis=1, dtype=np.uint64)
+    order = np.lexsort((ranks(y), x_hashes))
+    keys = np.column_stack([x_ranks, ranks(y)])[order]
+    is_new = np.ones(len(order), dtype=bool)
+    is_new[1:] = (keys[1:] != keys[:-1]).any(axis=1)
+    first = order[is_new]
+    return table.take(first), y[first], np.add.reduceat(weights[order], np.flatnonzero(is_new))
+
+
+def ranks(values: NDArray[Any]) -> NDArray[np.uint64]:
+    """Equal values to equal integers, in the order of the values (missing ones last)."""
+    _, codes = np.unique(values if values.dtype == np.float64 else values.astype(str), return_inverse=True)
+    return codes.astype(np.uint64)

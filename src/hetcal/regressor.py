@@ -1,0 +1,380 @@
+"""scikit-learn on top: HCRegressor, and METHODS, the paper's names as rows of (estimator, objective).
+
+A reader who wants the paper's idea in one place finds it in METHODS: "MC Dropout" and "Dropout-HC" differ in their
+objective alone.
+"""
+
+import copy
+import inspect
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import column_or_1d
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from torch import nn
+
+from hetcal._checks import (
+    DegenerateDataWarning,
+    check_choice,
+    check_levels,
+    check_number,
+    check_vector,
+    must,
+)
+from hetcal.estimators import ESTIMATORS, predict
+from hetcal.networks import MLP
+from hetcal.objectives import OBJECTIVES, Objective
+from hetcal.prediction import Prediction
+from hetcal.preprocessing import Standardizer, Table, TableEncoder, merge_equal_rows, read_table
+from hetcal.training import train
+
+COLUMN_ORDERS = ("by_name", "as_fitted")
+# The standardised target is rounded to a thousandth of its standard deviation, the size of the estimators' floor under
+# sigma. Rounding errors of y (in kelvin instead of degrees, say) then vanish here; in training, which is chaotic, a
+# single bit would grow into another model.
+TARGET_GRID = 2.0**-10
+# Rows that are encoded at once in prediction: memory beyond input and output stays bounded.
+CHUNK_ROWS = 16_384
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row of the paper's table: where sigma comes from, what it is trained for, and what else the paper sets."""
+
+    estimator: str
+    objective: str
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+METHODS = {
+    "mc-dropout": Method("mc_dropout", "squared_error"),
+    "hnn": Method("variance_head", "gaussian_nll"),
+    "dropout-hc": Method("mc_dropout", "gaussian_nll"),
+    "quantile-hc": Method("quantile_range", "gaussian_nll", {"objective_weight": 0.75}),
+}
+
+
+def make(method: str, **overrides: Any) -> "HCRegressor":
+    """A regressor for one of the paper's methods; `overrides` are parameters of `HCRegressor`.
+
+    >>> make("mc-dropout", random_state=0)
+    HCRegressor(objective='squared_error', random_state=0)
+    """
+    row = METHODS[check_choice("method", method, METHODS)]
+    return HCRegressor(**{"estimator": row.estimator, "objective": row.objective, **row.settings, **overrides})
+
+
+class HCRegressor(RegressorMixin, BaseEstimator):
+    """Neural network regression with calibrated prediction intervals from one training run.
+
+    Fits tables as they come: pandas or polars frames with numbers, booleans, text, categories and missing values, or
+    numeric arrays. Columns of a frame are matched by name. Everything is in the units of y.
+
+    Args:
+        estimator: Where sigma comes from: "mc_dropout", "quantile_range", "variance_head", or a class with the
+            members of `hetcal.estimators.base`.
+        objective: What is trained: "gaussian_nll" (calibrates), "squared_error" (does not), or a function
+            `(prediction, y) -> loss per row`.
+        network: None for an `MLP`; or a class or factory `(n_inputs, n_outputs) -> nn.Module`; or an `nn.Module`,
+            which is copied and initialised anew at each fit.
+        width: Units per hidden layer of the `MLP`.
+        depth: Hidden layers of the `MLP`.
+        dropout: Dropout rate of the `MLP`: what "mc_dropout" samples, and a regulariser for every estimator.
+        estimator_options: Further settings of the estimator, such as `{"samples": 20}`.
+        objective_weight: Weight of the objective beside the estimator's own loss.
+        learning_rate: Of AdamW.
+        weight_decay: Of AdamW.
+        batch_size: Rows per training step.
+        max_epochs: Upper limit on the passes over the data.
+        patience: Epochs without a better validation objective after which training stops.
+        validation_fraction: Part of the training rows that chooses the best epoch.
+        column_order: "by_name" takes the columns of a frame in any order; "as_fitted" refuses another order, as
+            scikit-learn's own estimators do.
+        random_state: None, an integer, or a NumPy generator. An integer makes fit and predict repeatable bit for bit
+            on one machine with one number of threads. Global generators are never touched.
+        device: "cpu" or "cuda".
+        progress: Show a progress bar while fitting.
+
+    Attributes:
+        estimator_: The trained torch module.
+        encoder_: The fitted `TableEncoder`.
+        target_scaler_: The fitted `Standardizer` of y.
+        history_: The training `History`; its `rmse` is in the units of y.
+        n_features_in_: Number of columns seen in fit.
+        feature_names_in_: Their names, if X was a frame with names.
+
+    >>> X = np.linspace(-2, 2, 200)[:, None]
+    >>> model = HCRegressor(width=16, max_epochs=5, random_state=0).fit(X, np.sin(X[:, 0]))
+    >>> mean, std = model.predict(X, return_std=True)
+    >>> model.predict_interval(X, level=0.9).shape
+    (200, 2)
+    """
+
+    def __init__(
+        self,
+        estimator: str | type = "mc_dropout",
+        objective: str | Objective = "gaussian_nll",
+        *,
+        network: Any = None,
+        width: int = 128,
+        depth: int = 5,
+        dropout: float = 0.2,
+        estimator_options: dict[str, Any] | None = None,
+        objective_weight: float = 1.0,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 1e-2,
+        batch_size: int = 128,
+        max_epochs: int = 500,
+        patience: int = 50,
+        validation_fraction: float = 0.1,
+        column_order: str = "by_name",
+        random_state: Any = None,
+        device: str = "cpu",
+        progress: bool = False,
+    ) -> None:
+        self.estimator = estimator
+        self.objective = objective
+        self.network = network
+        self.width = width
+        self.depth = depth
+        self.dropout = dropout
+        self.estimator_options = estimator_options
+        self.objective_weight = objective_weight
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.column_order = column_order
+        self.random_state = random_state
+        self.device = device
+        self.progress = progress
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "HCRegressor":
+        """Train on a table and its target.
+
+        Args:
+            X: (n, d) frame or array; missing values are allowed.
+            y: (n,) finite numbers.
+            sample_weight: (n,) weights, at least 0; a weight of 2 counts exactly like the row given twice.
+        """
+        check_choice("column_order", self.column_order, COLUMN_ORDERS)
+        objective = choose("objective", self.objective, OBJECTIVES)
+        table = self._read(X, reset=True)
+        target = check_target(y, len(table))
+        weights = check_weights(sample_weight, table)
+        table, target, weights = merge_equal_rows(table, target, weights)
+        if len(table) < 2:
+            raise must(
+                "X", "have at least 2 different rows", f"n_samples={len(table)}", "a spread needs more than one sample"
+            )
+
+        seed = draw_seed(self.random_state)
+        self.encoder_ = TableEncoder().fit(table, weights)
+        self.target_scaler_ = fit_target_scaler(target, weights)
+        if not self.encoder_.is_informative:
+            warnings.warn(
+                "no column of X varies; every row gets the same prediction", DegenerateDataWarning, stacklevel=2
+            )
+        x = torch.from_numpy(self.encoder_.transform(table))
+        standardised = TARGET_GRID * np.round(self.target_scaler_.transform(target) / TARGET_GRID)
+
+        self.estimator_ = self._build(x.shape[1], seed)
+        self.history_ = train(
+            self.estimator_,
+            objective,
+            x,
+            torch.from_numpy(standardised.astype(np.float32)),
+            sample_weight=torch.from_numpy(weights),
+            objective_weight=self.objective_weight,
+            validation_fraction=self.validation_fraction,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            batch_size=self.batch_size,
+            max_epochs=self.max_epochs,
+            patience=self.patience,
+            seed=seed,
+            device=self.device,
+            progress=self.progress,
+        )
+        for curves in (self.history_.train, self.history_.validation):
+            curves["rmse"] = [value * float(self.target_scaler_.scale) for value in curves["rmse"]]
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Mean per row; with `return_std=True` the pair of mean and standard deviation."""
+        prediction = self.predict_dist(X)
+        return (prediction.mean, prediction.std) if return_std else prediction.mean
+
+    def predict_interval(self, X: Any, level: ArrayLike = 0.9) -> NDArray[np.float64]:
+        """Central prediction intervals: (n, 2) for one level, (n, 2, k) for a list of k levels."""
+        check_levels("level", level)
+        return self.predict_dist(X).interval(level)
+
+    def predict_quantiles(self, X: Any, q: ArrayLike = (0.05, 0.5, 0.95)) -> NDArray[np.float64]:
+        """Quantiles: (n, k) for a list of k probabilities, (n,) for a single one."""
+        check_levels("q", q)
+        return self.predict_dist(X).quantile(q)
+
+    def predict_dist(self, X: Any) -> Prediction:
+        """The whole predictive distribution: a `Prediction` on NumPy arrays, in the units of y."""
+        check_is_fitted(self)
+        table = self._read(X, reset=False)
+        mean, std = np.empty(len(table)), np.empty(len(table))
+        for start in range(0, len(table), CHUNK_ROWS):
+            rows = slice(start, start + CHUNK_ROWS)
+            x = torch.from_numpy(self.encoder_.transform(table.take(rows))).to(self.device)
+            prediction = self.target_scaler_.inverse(predict(self.estimator_, x).numpy())
+            mean[rows], std[rows] = prediction.mean, prediction.std
+        return Prediction(mean, std)
+
+    def _read(self, X: Any, reset: bool) -> Table:
+        """X as a table, its columns checked against (or, with `reset`, remembered from) fit."""
+        if sparse.issparse(X):
+            raise must("X", "be dense", f"a sparse {type(X).__name__}", "call X.toarray()", TypeError)
+        if not nw.dependencies.is_into_dataframe(X):
+            X = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
+            if X.dtype.kind in "SU":
+                raise must("X", "hold numbers if it is an array", X.dtype.name, "give a data frame for text columns")
+            return read_table(X)
+        frame = nw.from_native(check_unique_columns(X), eager_only=True)
+        for count, noun in zip(frame.shape, ("sample", "feature"), strict=True):
+            if count == 0:
+                raise must("X", f"have at least one {noun}", f"0 {noun}(s)", "give a table with rows and columns")
+        fitted_names = None if reset else getattr(self, "feature_names_in_", None)
+        if fitted_names is not None and self.column_order == "by_name" and set(frame.columns) == set(fitted_names):
+            frame = frame.select(list(fitted_names))
+        X = frame.to_native()
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        return read_table(X)
+
+    def _build(self, n_inputs: int, seed: int) -> nn.Module:
+        """The estimator round its network, both freshly initialised from the seed."""
+        factory = choose("estimator", self.estimator, ESTIMATORS)
+        missing = [member for member in ("n_outputs", "forward", "own_loss") if not hasattr(factory, member)]
+        if missing:
+            raise must(
+                "estimator", f"be a name or a class with the member(s) {missing}", factory, "see hetcal.estimators.base"
+            )
+        options = dict(self.estimator_options or {})
+        known = [name for name in inspect.signature(factory).parameters if name not in ("self", "network", "seed")]
+        for name in options:
+            check_choice("estimator_options", name, known)
+        if "seed" in inspect.signature(factory).parameters:
+            options["seed"] = seed
+        return factory(self._network(n_inputs, factory.n_outputs, seed), **options)
+
+    def _network(self, n_inputs: int, n_outputs: int, seed: int) -> nn.Module:
+        if self.network is None:
+            generator = torch.Generator().manual_seed(seed)
+            return MLP(
+                n_inputs,
+                n_outputs,
+                width=self.width,
+                depth=self.depth,
+                dropout=self.dropout,
+                generator=generator,
+            )
+        # A user's network draws its weights from torch's global generator, which is put back afterwards.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            if isinstance(self.network, nn.Module):
+                network = copy.deepcopy(self.network)
+                for layer in network.modules():
+                    reset = getattr(layer, "reset_parameters", None)
+                    if callable(reset):
+                        reset()
+            elif callable(self.network):
+                network = self.network(n_inputs, n_outputs)
+            else:
+                network = None
+        if not isinstance(network, nn.Module):
+            raise must(
+                "network",
+                "be None, an nn.Module, or a class or function (n_inputs, n_outputs) -> nn.Module",
+                self.network,
+                "give one of these",
+                TypeError,
+            )
+        return network
+
+
+def choose(name: str, value: Any, known: dict[str, Any]) -> Any:
+    """The registered object of that name, or the user's own class or function as it is."""
+    if callable(value):
+        return value
+    return known[check_choice(name, value, known)]
+
+
+def check_unique_columns(X: Any) -> Any:
+    names = [str(name) for name in X.columns]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise must("X", "have column names that differ", twice, "rename or drop the columns that occur twice")
+    return X
+
+
+def check_target(y: Any, n: int) -> NDArray[np.float64]:
+    """The target as n finite float64 numbers."""
+    if y is None:
+        raise ValueError("y must be given: HCRegressor requires y to be passed, but the target y is None")
+    if sparse.issparse(y):
+        raise must("y", "be dense", f"a sparse {type(y).__name__}", "call y.toarray().ravel()", TypeError)
+    array = np.asarray(y)
+    if array.dtype.kind == "c":
+        raise must("y", "hold real numbers; Complex data not supported", array.dtype.name, "use its real part")
+    if array.dtype.kind not in "biufO":
+        raise must("y", "hold numbers", array.dtype.name, "convert text or dates to numbers first")
+    if array.ndim == 2 and array.shape[1] > 1:
+        raise must("y", "be one-dimensional", f"array of shape {array.shape}", "fit one regressor per target column")
+    target = check_vector("y", column_or_1d(array, warn=True))
+    if len(target) != n:
+        raise must("y", f"have one value per row of X ({n})", f"{len(target)} values", "give both the same length")
+    return target
+
+
+def check_weights(sample_weight: Any, table: Table) -> NDArray[np.float64]:
+    """One weight per row, at least 0, the largest 1 (only their ratios matter)."""
+    if sample_weight is None:
+        return np.ones(len(table))
+    weights = _check_sample_weight(sample_weight, np.empty((len(table), 1)), dtype=np.float64, ensure_non_negative=True)
+    if not (weights > 0).any():
+        raise must("sample_weight", "be greater than zero for some row", 0.0, "give at least two rows a weight")
+    return weights
+
+
+def fit_target_scaler(target: NDArray[np.float64], weights: NDArray[np.float64]) -> Standardizer:
+    scaler = Standardizer().fit(target, weights)
+    if scaler.is_constant:
+        warnings.warn(
+            f"y is constant ({target[0]:g}); its standard deviation then means nothing",
+            DegenerateDataWarning,
+            stacklevel=3,
+        )
+        # So that intervals are narrow beside the constant, whatever its units.
+        scaler.spread = np.asarray(1e-6)
+    return scaler
+
+
+def draw_seed(random_state: Any) -> int:
+    """An integer seed from None (the system's entropy), an integer, or a NumPy generator of either kind."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31 - 1))
+    return int(check_number("random_state", random_state, 0, 2**32 - 1, integer=True))

@@ -1,0 +1,306 @@
+"""The training loop: the one place where estimator and objective meet, and the only one with an optimiser.
+
+    prediction = estimator(x)
+    loss = objective_weight * objective(prediction, y) + estimator.own_loss(prediction, y, n_train)
+
+Everything else here serves these two lines: mini-batches, early stopping, history, progress, and rescue from a loss
+that is not finite.
+"""
+
+import copy
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from hetcal._checks import TrainingDivergedError, TrainingWarning, check_number, must
+from hetcal.estimators.base import BLOCK_ROWS
+from hetcal.metrics import calibration_error
+from hetcal.objectives import Objective
+from hetcal.prediction import Prediction
+
+# With fewer rows than this a tenth of them says nothing about when to stop; all rows then train.
+MIN_ROWS_FOR_VALIDATION = 10
+MAX_BAD_STEPS = 20
+CURVES = ("objective", "own_loss", "rmse", "ce")
+
+
+@dataclass
+class History:
+    """What happened by epoch, in the scale of the `y` that `train` was given.
+
+    Attributes:
+        train: `objective`, `own_loss`, `rmse` and `ce` (calibration error) over the training batches of each epoch.
+        validation: The same over the validation rows in evaluation mode; empty lists without validation rows.
+        best_epoch: Index of the epoch whose weights were kept.
+        stopped: Why training ended: "patience", "max_epochs" or "interrupted".
+    """
+
+    train: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in CURVES})
+    validation: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in CURVES})
+    best_epoch: int = 0
+    stopped: str = "max_epochs"
+
+    def __len__(self) -> int:
+        return len(self.train["objective"])
+
+
+@dataclass
+class Rows:
+    """Rows that are trained or validated on together."""
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, index: Tensor) -> "Rows":
+        return Rows(self.x[index], self.y[index], self.weight[index])
+
+
+LossOf = Callable[[Rows], tuple[Prediction, Tensor, Tensor]]
+
+
+def train(
+    estimator: Any,
+    objective: Objective,
+    x: Tensor,
+    y: Tensor,
+    *,
+    sample_weight: Tensor | None = None,
+    objective_weight: float = 1.0,
+    validation_fraction: float = 0.1,
+    learning_rate: float = 1e-3,
+    weight_decay: float = 1e-2,
+    batch_size: int = 128,
+    max_epochs: int = 500,
+    patience: int = 50,
+    max_gradient_norm: float = 1.0,
+    seed: int = 0,
+    device: str | torch.device = "cpu",
+    progress: bool = False,
+) -> History:
+    """Train the estimator in place by AdamW and leave it with the weights of its best epoch, in evaluation mode.
+
+    Args:
+        estimator: Any module with the members of `hetcal.estimators.base`.
+        objective: Loss per row of `(prediction, y)`.
+        x: (n, d) inputs, standardised.
+        y: (n,) target, standardised.
+        sample_weight: (n,) weights, at least 0; a weight of 2 counts like two equal rows.
+        objective_weight: Weight of the objective beside the estimator's own loss (0.75 for Quantile-HC in the paper).
+        validation_fraction: Part of the rows held back to choose the best epoch; 0 trains on all for `max_epochs`.
+        learning_rate, weight_decay, batch_size: Of AdamW.
+        max_epochs: Upper limit on the passes over the data.
+        patience: Epochs without a better validation objective after which training stops.
+        max_gradient_norm: Gradients are clipped to this norm.
+        seed: Seed of the validation split and of the order of the rows.
+        device: Where to train, "cpu" or "cuda"; the estimator is moved there.
+        progress: Show a progress bar.
+
+    Returns:
+        The `History`. Ctrl-C ends training early with the best weights so far and a `TrainingWarning`.
+
+    Raises:
+        TrainingDivergedError: If the loss stays non-finite; the best weights so far are restored first.
+
+    >>> from hetcal.estimators import VarianceHead
+    >>> from hetcal.networks import MLP
+    >>> from hetcal.objectives import gaussian_nll
+    >>> x = torch.linspace(-2, 2, 200)[:, None]
+    >>> len(train(VarianceHead(MLP(1, 2, width=8)), gaussian_nll, x, x[:, 0] ** 2, max_epochs=3))
+    3
+    """
+    check_number("objective_weight", objective_weight, 0)
+    check_number("validation_fraction", validation_fraction, 0, 1, open_high=True)
+    check_number("learning_rate", learning_rate, 0, open_low=True)
+    check_number("weight_decay", weight_decay, 0)
+    check_number("batch_size", batch_size, 1, integer=True)
+    check_number("max_epochs", max_epochs, 1, integer=True)
+    check_number("patience", patience, 1, integer=True)
+    check_number("max_gradient_norm", max_gradient_norm, 0, open_low=True)
+    check_number("seed", seed, 0, integer=True)
+    device = check_device(device)
+
+    generator = torch.Generator().manual_seed(seed)
+    training, validation = split(check_rows(x, y, sample_weight, device), validation_fraction, generator)
+    estimator.to(device).train()
+    optimiser = torch.optim.AdamW(estimator.parameters(), lr=learning_rate, weight_decay=weight_decay, fused=True)
+    loss_of = make_loss(estimator, objective, n_train=len(training))
+    step = Step(estimator, optimiser, max_gradient_norm)
+    history, best = History(), Best(estimator)
+    epochs = tqdm(range(max_epochs), desc="training", unit="epoch", disable=not progress, leave=False)
+    try:
+        for epoch in epochs:
+            record = EpochRecord()
+            for batch in batches(training, batch_size, generator):
+                prediction, objective_rows, own_rows = loss_of(batch)
+                step((batch.weight * (objective_weight * objective_rows + own_rows)).mean(), epoch)
+                record.add(batch, prediction, objective_rows, own_rows)
+            record.append_to(history.train)
+            if len(validation) == 0:
+                best.keep(epoch, -epoch)  # nothing to choose by: the last epoch is kept
+                continue
+            validate(estimator, loss_of, validation).append_to(history.validation)
+            score = history.validation["objective"][-1]
+            epochs.set_postfix(objective=f"{score:.3f}", best=f"{min(best.score, score):.3f}")
+            best.keep(epoch, score)
+            if epoch - best.epoch >= patience:
+                history.stopped = "patience"
+                break
+    except KeyboardInterrupt:
+        history.stopped = "interrupted"
+        warnings.warn(
+            f"training was interrupted after {len(history)} epoch(s); the best weights so far are kept",
+            TrainingWarning,
+            stacklevel=2,
+        )
+    finally:
+        epochs.close()
+        best.restore()
+        estimator.eval()
+    history.best_epoch = best.epoch
+    return history
+
+
+def check_device(device: str | torch.device) -> torch.device:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError):
+        raise must("device", "be one that torch finds on this machine", device, "'cpu' always works") from None
+    return torch.device(device)
+
+
+def check_rows(x: Tensor, y: Tensor, sample_weight: Tensor | None, device: torch.device) -> Rows:
+    """The rows on the device, shapes checked (an (n, 1) target would broadcast silently), weights of mean 1."""
+    if y.ndim != 1:
+        raise must("y", "be one-dimensional", f"tensor of shape {tuple(y.shape)}", "use y[:, 0]")
+    if len(x) != len(y):
+        raise must("y", f"have one value per row of x ({len(x)})", f"{len(y)} values", "give both the same length")
+    if not (torch.isfinite(x).all() and torch.isfinite(y).all()):
+        raise must("x and y", "be finite", "NaN or infinity", "remove or impute these values first")
+    weight = torch.ones_like(y) if sample_weight is None else sample_weight.to(y.dtype)
+    if weight.shape != y.shape or not torch.isfinite(weight).all() or weight.min() < 0 or weight.sum() <= 0:
+        raise must("sample_weight", "be at least 0, not all 0, one per row", sample_weight, "give one weight per row")
+    return Rows(x.to(device), y.to(device), (weight / weight.mean()).to(device))
+
+
+def split(rows: Rows, validation_fraction: float, generator: torch.Generator) -> tuple[Rows, Rows]:
+    """Random training and validation rows; none for validation if there are too few to say anything."""
+    n_validation = math.ceil(validation_fraction * len(rows)) if len(rows) >= MIN_ROWS_FOR_VALIDATION else 0
+    order = torch.randperm(len(rows), generator=generator).to(rows.y.device)
+    return rows.take(order[n_validation:]), rows.take(order[:n_validation])
+
+
+def batches(rows: Rows, batch_size: int, generator: torch.Generator) -> Iterator[Rows]:
+    """All rows in random order, in batches of nearly equal size: a last batch of one row would be noise."""
+    order = torch.randperm(len(rows), generator=generator).to(rows.y.device)
+    for index in order.tensor_split(math.ceil(len(rows) / batch_size)):
+        yield rows.take(index)
+
+
+def make_loss(estimator: Any, objective: Objective, n_train: int) -> LossOf:
+    """The core of the design: prediction, objective and own loss per row of a batch."""
+
+    def loss_of(batch: Rows) -> tuple[Prediction, Tensor, Tensor]:
+        prediction = estimator(batch.x)
+        objective_rows = objective(prediction, batch.y)  # (n,)
+        if objective_rows.shape != batch.y.shape:
+            raise must(
+                "objective",
+                f"return one loss per row, shape {tuple(batch.y.shape)}",
+                f"shape {tuple(objective_rows.shape)}",
+                "do not average over the rows",
+            )
+        return prediction, objective_rows, estimator.own_loss(prediction, batch.y, n_train)
+
+    return loss_of
+
+
+class Step:
+    """One optimiser step; a loss or gradient that is not finite is skipped and the learning rate halved."""
+
+    def __init__(self, estimator: Any, optimiser: torch.optim.Optimizer, max_gradient_norm: float) -> None:
+        self.parameters = list(estimator.parameters())
+        self.optimiser = optimiser
+        self.max_gradient_norm = max_gradient_norm
+        self.steps = 0
+        self.bad_steps = 0
+
+    def __call__(self, loss: Tensor, epoch: int) -> None:
+        self.steps += 1
+        self.optimiser.zero_grad()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.max_gradient_norm)
+        if torch.isfinite(loss) and torch.isfinite(norm):
+            self.optimiser.step()
+            self.bad_steps = 0
+            return
+        self.bad_steps += 1
+        cause = "loss" if not torch.isfinite(loss) else "gradient"
+        for group in self.optimiser.param_groups:
+            group["lr"] /= 2
+        if self.bad_steps > MAX_BAD_STEPS:
+            raise TrainingDivergedError(
+                f"the {cause} must be finite, got {cause}={float(loss if cause == 'loss' else norm)} in "
+                f"{self.bad_steps} steps in a row (step {self.steps}, epoch {epoch}); lower the learning_rate, raise "
+                "the estimator's std_floor, or check the network and the scale of x and y"
+            )
+
+
+class Best:
+    """The weights of the epoch with the lowest score, copied when it comes and put back at the end."""
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+        self.epoch = 0
+        self.score = math.inf
+        self.state: dict[str, Any] | None = None
+
+    def keep(self, epoch: int, score: float) -> None:
+        if score < self.score:
+            self.epoch, self.score = epoch, score
+            self.state = copy.deepcopy(self.estimator.state_dict())
+
+    def restore(self) -> None:
+        if self.state is not None:
+            self.estimator.load_state_dict(self.state)
+
+
+class EpochRecord:
+    """Gathers what the batches of one epoch gave anyway, so that the training curves cost nothing."""
+
+    def __init__(self) -> None:
+        self.rows: list[Tensor] = []
+
+    def add(self, batch: Rows, prediction: Prediction, objective_rows: Tensor, own_rows: Tensor) -> None:
+        columns = [batch.y, prediction.mean, prediction.std, objective_rows, own_rows.expand_as(batch.y), batch.weight]
+        self.rows.append(torch.stack([column.detach() for column in columns]))
+
+    def append_to(self, curves: dict[str, list[float]]) -> None:
+        y, mean, std, objective_rows, own_rows, weight = torch.cat(self.rows, dim=1).cpu().double().numpy()
+        finite = bool(np.isfinite(mean).all() and np.isfinite(std).all())
+        curves["objective"].append(float(np.average(objective_rows, weights=weight)))
+        curves["own_loss"].append(float(np.average(own_rows, weights=weight)))
+        curves["rmse"].append(float(np.sqrt(np.average((y - mean) ** 2, weights=weight))))
+        curves["ce"].append(calibration_error(y, mean, std) if finite else math.nan)
+
+
+@torch.no_grad()
+def validate(estimator: Any, loss_of: LossOf, rows: Rows) -> EpochRecord:
+    """The validation rows in evaluation mode, block by block."""
+    estimator.eval()
+    record = EpochRecord()
+    for index in torch.arange(len(rows), device=rows.y.device).split(BLOCK_ROWS):
+        block = rows.take(index)
+        record.add(block, *loss_of(block))
+    estimator.train()
+    return record
