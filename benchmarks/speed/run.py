@@ -9,10 +9,10 @@ of each counts: on a shared machine the minimum is what the code needs, the rest
 The other libraries are optional; what is not installed is skipped with a sentence. They want torchvision, which would
 pull another torch, so they go into a virtual environment of their own, without their dependencies (see peers.py):
 
-    python -m venv peers
-    peers/bin/pip install -c constraints.txt -e . uncertainty-toolbox lightning einops h5py pandas seaborn
-    peers/bin/pip install --no-deps lightning-uq-box torch-uncertainty
-    peers/bin/python benchmarks/speed/run.py
+    python -m venv ../peers
+    ../peers/bin/pip install -c constraints.txt -e . uncertainty-toolbox lightning einops h5py pandas seaborn
+    ../peers/bin/pip install --no-deps lightning-uq-box torch-uncertainty
+    ../peers/bin/python benchmarks/speed/run.py
 """
 
 import argparse
@@ -43,7 +43,7 @@ PASSES, PREDICTION_PASSES = 10, 100
 EPOCHS = 5
 STD_FLOOR = 1e-3
 METRIC_ROWS, TOOLBOX_ROWS = 1_000_000, 20_000
-LEARNING_RATE, WEIGHT_DECAY, MAX_GRADIENT_NORM = 1e-3, 1e-2, 1.0
+LEARNING_RATE, WEIGHT_DECAY, MAX_GRADIENT_NORM, GRADIENT_CLIP = 1e-3, 1e-2, 1.0, 3.0
 # The shapes that training and prediction multiply, both ways round, and one large product that no overhead can touch.
 GEMM_SHAPES = [(1280, 128, 128), (1024, 128, 128), (128, 128, 1024), (128, 128, 1280), (1024, 1024, 1024)]
 
@@ -155,7 +155,7 @@ def prepare_hetcal_step(x: Tensor, y: Tensor, steps: int) -> Run:
     estimator = dropout_hc().train()
     optimiser = torch.optim.AdamW(estimator.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True)
     loss_of = make_loss(estimator, gaussian_nll, n_train=ROWS)
-    take_step = Step(estimator, optimiser, MAX_GRADIENT_NORM)
+    take_step = Step(estimator, optimiser, GRADIENT_CLIP)
     batch = Rows(x[:BATCH], y[:BATCH], torch.ones(BATCH))
 
     def step() -> None:
@@ -301,7 +301,7 @@ def prepare_hetcal_fit(make_estimator: Callable[[], nn.Module], x: Tensor, y: Te
             weight_decay=WEIGHT_DECAY,
             batch_size=BATCH,
             max_epochs=EPOCHS,
-            max_gradient_norm=MAX_GRADIENT_NORM,
+            gradient_clip=GRADIENT_CLIP,
         )
         if len(history) != EPOCHS:
             raise RuntimeError(f"{len(history)} epochs instead of {EPOCHS}")
@@ -335,13 +335,15 @@ def peer_fits(x: Tensor, y: Tensor) -> dict[str, Prepare]:
         "lightning-uq-box with fused AdamW": partial(lightning_uq_box, True),
         "torch-uncertainty": torch_uncertainty,
     }
-    installed = {}
+    installed, missing = {}, set()
     for name, prepare in candidates.items():
         try:
             prepare()
             installed[name] = prepare
         except PeerMissingError as error:
-            skip(str(error))
+            missing.add(str(error))
+    for reason in sorted(missing):
+        skip(reason)
     return installed
 
 

@@ -83,7 +83,7 @@ def train(
     batch_size: int = 128,
     max_epochs: int = 500,
     patience: int = 50,
-    max_gradient_norm: float = 1.0,
+    gradient_clip: float = 3.0,
     seed: int = 0,
     device: str | torch.device = "cpu",
     progress: bool = False,
@@ -101,7 +101,8 @@ def train(
         learning_rate, weight_decay, batch_size: Of AdamW.
         max_epochs: Upper limit on the passes over the data.
         patience: Epochs without a better validation objective after which training stops.
-        max_gradient_norm: Gradients are clipped to this norm.
+        gradient_clip: Gradients are clipped to this multiple of their usual norm. A fixed limit would slow the end of
+            training, where sigma is small and every gradient of the likelihood is large.
         seed: Seed of the validation split and of the order of the rows.
         device: Where to train, "cpu" or "cuda"; the estimator is moved there.
         progress: Show a progress bar.
@@ -126,7 +127,7 @@ def train(
     check_number("batch_size", batch_size, 1, integer=True)
     check_number("max_epochs", max_epochs, 1, integer=True)
     check_number("patience", patience, 1, integer=True)
-    check_number("max_gradient_norm", max_gradient_norm, 0, open_low=True)
+    check_number("gradient_clip", gradient_clip, 1)
     check_number("seed", seed, 0, integer=True)
     device = check_device(device)
 
@@ -135,7 +136,7 @@ def train(
     estimator.to(device).train()
     optimiser = torch.optim.AdamW(estimator.parameters(), lr=learning_rate, weight_decay=weight_decay, fused=True)
     loss_of = make_loss(estimator, objective, n_train=len(training))
-    step = Step(estimator, optimiser, max_gradient_norm)
+    step = Step(estimator, optimiser, gradient_clip)
     history, best = History(), Best(estimator)
     epochs = tqdm(range(max_epochs), desc="training", unit="epoch", disable=not progress, leave=False)
     try:
@@ -228,10 +229,11 @@ def make_loss(estimator: Any, objective: Objective, n_train: int) -> LossOf:
 class Step:
     """One optimiser step; a loss or gradient that is not finite is skipped and the learning rate halved."""
 
-    def __init__(self, estimator: Any, optimiser: torch.optim.Optimizer, max_gradient_norm: float) -> None:
+    def __init__(self, estimator: Any, optimiser: torch.optim.Optimizer, gradient_clip: float) -> None:
         self.parameters = list(estimator.parameters())
         self.optimiser = optimiser
-        self.max_gradient_norm = max_gradient_norm
+        self.gradient_clip = gradient_clip
+        self.usual_norm = math.inf
         self.steps = 0
         self.bad_steps = 0
 
@@ -239,20 +241,30 @@ class Step:
         self.steps += 1
         self.optimiser.zero_grad()
         loss.backward()
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.max_gradient_norm)
-        if torch.isfinite(loss) and torch.isfinite(norm):
-            self.optimiser.step()
-            self.bad_steps = 0
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        norm = float(torch.nn.utils.get_total_norm(gradients))
+        if not (math.isfinite(norm) and math.isfinite(float(loss.detach()))):
+            self._skip(loss, norm, epoch)
             return
+        limit = self.gradient_clip * self.usual_norm
+        if norm > limit:
+            torch._foreach_mul_(gradients, limit / norm)
+            norm = limit
+        self.usual_norm = norm if math.isinf(self.usual_norm) else 0.95 * self.usual_norm + 0.05 * norm
+        self.optimiser.step()
+        self.bad_steps = 0
+
+    def _skip(self, loss: Tensor, norm: float, epoch: int) -> None:
         self.bad_steps += 1
-        cause = "loss" if not torch.isfinite(loss) else "gradient"
         for group in self.optimiser.param_groups:
             group["lr"] /= 2
         if self.bad_steps > MAX_BAD_STEPS:
+            value = float(loss.detach())
+            cause, value = ("gradient", norm) if math.isfinite(value) else ("loss", value)
             raise TrainingDivergedError(
-                f"the {cause} must be finite, got {cause}={float(loss if cause == 'loss' else norm)} in "
-                f"{self.bad_steps} steps in a row (step {self.steps}, epoch {epoch}); lower the learning_rate, raise "
-                "the estimator's std_floor, or check the network and the scale of x and y"
+                f"the {cause} must be finite, got {cause}={value} in {self.bad_steps} steps in a row "
+                f"(step {self.steps}, epoch {epoch}); lower the learning_rate, raise the estimator's std_floor, or "
+                "check the network and the scale of x and y"
             )
 
 

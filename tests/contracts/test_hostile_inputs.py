@@ -194,7 +194,7 @@ SETTINGS = [
     ({"random_state": "seed"}, r"random_state must be a whole number"),
     ({"random_state": -1}, r"random_state must be at least 0"),
     ({"estimator_options": {"sample": 3}}, r"estimator_options must be one of .*did you mean 'samples'\?"),
-    ({"estimator_options": {"samples": 1}}, r"samples must be at least 2, got samples=1"),
+    ({"estimator_options": {"samples": 3}}, r"samples must be at least 4, got samples=3"),
     ({"estimator_options": {"masks": "row"}}, r"masks must be one of \['per_row', 'shared'\], got masks='row'"),
     ({"network": 5}, r"network must be None, an nn.Module, or a class or function"),
     ({"device": "gpu"}, r"device must be .*got device='gpu'"),

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hetcal.estimators.base import check_outputs
-from hetcal.networks import PrivateDropout
+from hetcal.networks import PrivateDropout, run
 
 ELEMENTWISE = (nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Tanh, nn.Sigmoid, nn.Softplus)
 # Thinned weights of all passes together; a network beyond that predicts the general way.
@@ -33,6 +33,39 @@ class ThinLayer:
     bias: Tensor  # (units, 1)
     activations: list[nn.Module]
 
+    def __call__(self, h: Tensor) -> Tensor:
+        if self.has_relu:
+            z = torch.mm(self.weight, h)
+            return torch.maximum(z, self.negative_bias, out=z)
+        h = torch.addmm(self.bias, self.weight, h)
+        for activation in self.activations:
+            h = activation(h)
+        return h
+
+    def __post_init__(self) -> None:
+        # relu(z + b) = max(z, -b) + b, and the next layer's bias can take the + b: one pass over memory less.
+        self.has_relu = len(self.activations) == 1 and type(self.activations[0]) is nn.ReLU
+        self.negative_bias = -self.bias
+
+    @property
+    def missing(self) -> Tensor:
+        """What this layer's answer lacks, (units, 1): left to the bias of the next one."""
+        return self.bias if self.has_relu else torch.zeros_like(self.bias)
+
+
+@dataclass
+class ThinNetwork:
+    """One sampled network; `inputs` are the units before it that its first mask keeps."""
+
+    inputs: Tensor
+    layers: list[ThinLayer]
+
+    def __call__(self, h: Tensor) -> Tensor:
+        h = h.index_select(0, self.inputs)
+        for layer in self.layers:
+            h = layer(h)
+        return h
+
 
 class ThinnedNetworks:
     """All sampled networks of one chain; calling it gives every pass for every row: (passes, n).
@@ -41,24 +74,13 @@ class ThinnedNetworks:
     are fast where the last axis fills whole vector registers.
     """
 
-    def __init__(self, first: list[nn.Module], passes: list[list[ThinLayer]]) -> None:
+    def __init__(self, first: list[nn.Module], networks: list[ThinNetwork]) -> None:
         self.first = first
-        self.passes = passes
+        self.networks = networks
 
     def __call__(self, x: Tensor) -> Tensor:
-        h_first = x
-        for module in self.first:
-            h_first = module(h_first)
-        h_first = h_first.t().contiguous()  # (units, n)
-        answers = []
-        for layers in self.passes:
-            h = h_first
-            for layer in layers:
-                h = torch.addmm(layer.bias, layer.weight, h)
-                for activation in layer.activations:
-                    h = activation(h)
-            answers.append(check_outputs(h.t(), len(x), 1)[:, 0])
-        return torch.stack(answers)
+        h = run(self.first, x).t().contiguous()  # (units, n)
+        return torch.stack([check_outputs(network(h).t(), len(x), 1)[:, 0] for network in self.networks])
 
 
 def thin(before: list[nn.Module], after: list[nn.Module], n_passes: int) -> ThinnedNetworks | None:
@@ -70,7 +92,7 @@ def thin(before: list[nn.Module], after: list[nn.Module], n_passes: int) -> Thin
     n_weights = sum(stage.linear.weight.numel() for stage in stages)
     if n_weights * n_passes * 4 > MEMORY_LIMIT:
         return None
-    return ThinnedNetworks(before, [thin_pass(first_masks, stages, j) for j in range(n_passes)])
+    return ThinnedNetworks(before, [thin_pass(first_masks[j], stages, j) for j in range(n_passes)])
 
 
 def parse(layers: list[nn.Module]) -> tuple[Tensor, list[Stage]] | None:
@@ -103,20 +125,19 @@ def fixed_masks(dropout: nn.Module, units: int, like: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def thin_pass(first_masks: Tensor, stages: list[Stage], j: int) -> list[ThinLayer]:
-    """The layers of the j-th sampled network, each with the units that its mask keeps."""
-    layers = []
-    inputs = None  # the units that the first mask drops are computed once for all passes; here it only scales
-    scale = first_masks[j]
+def thin_pass(first_mask: Tensor, stages: list[Stage], j: int) -> ThinNetwork:
+    """The j-th sampled network, each layer with the units that its mask keeps."""
+    layers: list[ThinLayer] = []
+    first_inputs = inputs = first_mask.nonzero()[:, 0]
+    scale = first_mask.index_select(0, inputs)
     for stage in stages:
-        weight: Tensor = stage.linear.weight
+        weight = stage.linear.weight.index_select(1, inputs) * scale
         bias: Tensor = weight.new_zeros(len(weight)) if stage.linear.bias is None else stage.linear.bias
-        weight = (weight if inputs is None else weight.index_select(1, inputs)) * scale
-        if stage.masks is None:
-            inputs, scale = None, weight.new_ones(())
-        else:
-            inputs = stage.masks[j].nonzero()[:, 0]
-            scale = stage.masks[j].index_select(0, inputs)
-            weight, bias = weight.index_select(0, inputs), bias.index_select(0, inputs)
-        layers.append(ThinLayer(weight, bias[:, None], stage.activations))
-    return layers
+        mask = torch.ones_like(bias) if stage.masks is None else stage.masks[j]
+        inputs = mask.nonzero()[:, 0]
+        scale = mask.index_select(0, inputs)
+        weight, bias = weight.index_select(0, inputs), bias.index_select(0, inputs)[:, None]
+        if layers:
+            bias = torch.addmm(bias, weight, layers[-1].missing)
+        layers.append(ThinLayer(weight, bias, stage.activations))
+    return ThinNetwork(first_inputs, layers)

@@ -1,0 +1,69 @@
+"""Prediction in blocks: bounded memory, any number of rows, and estimators that do not inherit."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from hetcal.estimators import AbstractEstimator, predict
+from hetcal.objectives import gaussian_nll
+from hetcal.prediction import Prediction
+from hetcal.training import train
+
+
+class Homegrown(nn.Module):
+    """A user's estimator with the three members and nothing else."""
+
+    n_outputs = 1
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+        self.log_std = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x):
+        mean = self.network(x)[:, 0]
+        return Prediction(mean, self.log_std.exp().expand_as(mean))
+
+    def own_loss(self, prediction, y, n_train):
+        return torch.zeros_like(y)
+
+
+def test_any_object_with_the_three_members_works():
+    estimator = Homegrown(nn.Linear(2, 1))
+    x = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
+    train(estimator, gaussian_nll, x, x[:, 0], max_epochs=30, learning_rate=0.05)
+    assert predict(estimator, x).std[0] < 0.5
+
+
+@pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 1024, 1500])
+def test_any_number_of_rows(n):
+    prediction = predict(Homegrown(nn.Linear(2, 1)), torch.zeros(n, 2))
+    assert prediction.mean.shape == (n,)
+
+
+def test_forward_must_be_defined():
+    with pytest.raises(TypeError, match=r"AbstractEstimator must define forward\(x\) -> Prediction"):
+        AbstractEstimator(nn.Linear(2, 1))(torch.zeros(1, 2))
+
+
+MEMORY = """
+import resource, torch
+from hetcal.estimators import MCDropout, predict
+from hetcal.networks import MLP
+torch.set_num_threads(1)
+estimator = MCDropout(MLP(2, width=4, depth=2, dropout=0.2))
+def peak(n):
+    predict(estimator, torch.zeros(n, 2))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+small = peak(2_000)
+print(peak(1_000_000) - small)
+"""
+
+
+def test_memory_does_not_grow_with_the_rows():
+    """1,000,000 rows x 100 passes: 16 MB of input and output; all passes at once would take 400 MB and more."""
+    output = subprocess.run([sys.executable, "-c", MEMORY], capture_output=True, text=True, check=True, timeout=300)
+    assert float(output.stdout) < 60

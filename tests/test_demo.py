@@ -1,0 +1,22 @@
+"""The pieces of the demo; the whole takes a minute and is run by `make demo`."""
+
+import numpy as np
+
+from hetcal import demo
+from hetcal.regressor import METHODS
+
+
+def test_table_and_pictures(monkeypatch, tmp_path):
+    """With networks trained for two epochs: one row a method, all pictures written."""
+    make = demo.make
+    monkeypatch.setattr(demo, "make", lambda method, **settings: make(method, max_epochs=2, width=8, **settings))
+    data = {"diabetes": demo.diabetes(), "synthetic": demo.synthetic()}
+    results = {(name, method): demo.fit_and_judge(data[name], method) for name in data for method in METHODS}
+    text = demo.table([(demo.NAMES[method], results["synthetic", method]) for method in METHODS])
+    lines = text.splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert "sigma corr." in lines[0]
+    assert [line.split("  ")[0] for line in lines[2:-1]] == ["MC Dropout", "HNN", "Dropout-HC", "Quantile-HC"]
+    assert np.isfinite(results["synthetic", "hnn"]["std_correlation"])
+    demo.draw(data, results, tmp_path)
+    assert len(list(tmp_path.glob("*.png"))) == 5

@@ -1,0 +1,76 @@
+"""The MLP of the paper, private dropout and surgery on networks."""
+
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from torch import nn
+
+from hetcal.networks import MLP, PrivateDropout, replace_layers_
+
+
+def test_mlp_is_the_papers():
+    """Five hidden ReLU layers by default; dropout before every weight layer but the first."""
+    kinds = [type(layer).__name__ for layer in MLP(7, 3, width=16, dropout=0.2)]
+    assert kinds == ["Linear", "ReLU", "Dropout"] * 5 + ["Linear"]
+    network = MLP(7, 3, width=16, depth=2)
+    assert [tuple(p.shape) for p in network.parameters()] == [(16, 7), (16,), (16, 16), (16,), (3, 16), (3,)]
+    assert network(torch.zeros(4, 7)).shape == (4, 3)
+
+
+def test_mlp_is_kaiming_and_keeps_the_scale():
+    """Hidden weights have variance 2 / fan_in. The estimate of 512 x 512 weights is within 1 % (6 standard errors)."""
+    network = MLP(512, 1, width=512, depth=2, generator=torch.Generator().manual_seed(0))
+    assert_allclose(network[3].weight.var().detach(), 2 / 512, rtol=0.02)
+    assert network[3].bias.abs().max() == 0
+
+
+def test_mlp_leaves_the_global_generator_alone():
+    """Weights come from the given generator, the same for the same seed."""
+    state = torch.random.get_rng_state()
+    first, second = (MLP(3, generator=torch.Generator().manual_seed(5)) for _ in range(2))
+    assert torch.equal(first[0].weight, second[0].weight)
+    assert torch.equal(state, torch.random.get_rng_state())
+
+
+def test_part_of_an_mlp_is_a_sequential():
+    assert type(MLP(3)[:2]) is nn.Sequential
+    assert isinstance(MLP(3)[0], nn.Linear)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"width": 0}, "width must be at least 1, got width=0"),
+        ({"depth": 1.5}, "depth must be a whole number, got depth=1.5"),
+        ({"dropout": 1}, "dropout must be at least 0 and less than 1, got dropout=1"),
+    ],
+)
+def test_wrong_settings(settings, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        MLP(3, **settings)
+
+
+def test_private_dropout():
+    """Mean 1, the right share dropped (false alarm 1e-9 at six standard errors), rows independent, eval is identity."""
+    layer = PrivateDropout(0.3, generator=torch.Generator().manual_seed(0))
+    h = layer(torch.ones(1000, 100))
+    share = (h == 0).double().mean()
+    assert abs(share - 0.3) < 6 * (0.3 * 0.7 / 1e5) ** 0.5
+    assert_allclose(h.max(), 1 / 0.7, rtol=1e-6)
+    assert not torch.equal(h[0], h[1])
+    assert torch.equal(layer.eval()(torch.ones(3, 4)), torch.ones(3, 4))
+
+
+def test_private_dropout_of_channels():
+    """Whole channels are dropped, as in nn.Dropout2d."""
+    h = PrivateDropout(0.5, channels=True)(torch.ones(50, 8, 4, 4))
+    assert set((h == 0).double().mean(dim=(2, 3)).unique().tolist()) == {0.0, 1.0}
+
+
+def test_replace_layers_reaches_every_depth():
+    """Nested layers are replaced, and a network that is itself such a layer."""
+    network = nn.Sequential(nn.ReLU(), nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
+    replace_layers_(network, nn.ReLU, lambda layer: nn.Tanh())
+    assert isinstance(network[0], nn.Tanh)
+    assert isinstance(network[1][1], nn.Tanh)
+    assert isinstance(replace_layers_(nn.ReLU(), nn.ReLU, lambda layer: nn.Tanh()), nn.Tanh)

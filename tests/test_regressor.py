@@ -1,0 +1,318 @@
+"""HCRegressor among scikit-learn's tools, with real tables, and its promises on units, seeds and order."""
+
+import pickle
+import random
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mapie.conformity_scores import StdConformityScore
+from mapie.regression import CrossConformalRegressor
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.stats import norm
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.datasets import load_diabetes
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import PolynomialFeatures
+from torch import nn
+
+import hetcal
+from hetcal import HCRegressor
+from hetcal._checks import DropoutInsertedWarning
+from hetcal.datasets import heteroscedastic
+from hetcal.estimators import MCDropout, VarianceHead
+from hetcal.metrics import evaluate
+from hetcal.objectives import gaussian_nll
+
+X, Y = load_diabetes(return_X_y=True)
+X, Y = X[:150], Y[:150]
+DATA = heteroscedastic(200)
+
+
+def quick(**settings):
+    return HCRegressor(**{"width": 16, "depth": 2, "max_epochs": 10, "random_state": 0, **settings})
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return quick(max_epochs=40).fit(X, Y)
+
+
+# The public API.
+
+
+def test_predictions_agree_with_each_other(fitted):
+    """Mean, std, interval, quantiles and the distribution are views of the same Gaussian."""
+    mean, std = fitted.predict(X, return_std=True)
+    assert_array_equal(fitted.predict(X), mean)
+    assert_allclose(fitted.predict_interval(X, level=0.9).T, norm.interval(0.9, mean, std))
+    assert fitted.predict_interval(X, level=[0.5, 0.9]).shape == (150, 2, 2)
+    assert_allclose(fitted.predict_quantiles(X, [0.05, 0.5, 0.95])[:, 1], mean)
+    assert fitted.predict_quantiles(X).shape == (150, 3)
+    dist = fitted.predict_dist(X)
+    assert_array_equal(dist.std, std)
+    assert dist.mean.dtype == np.float64
+
+
+@pytest.mark.parametrize("method", sorted(hetcal.METHODS))
+def test_make(method):
+    """Every row of METHODS fits and predicts; overrides win."""
+    model = hetcal.make(method, width=8, depth=2, max_epochs=3, random_state=1)
+    mean, std = model.fit(X, Y).predict(X, return_std=True)
+    assert np.isfinite(mean).all()
+    assert (std > 0).all()
+    assert hetcal.make(method, objective_weight=0.5).objective_weight == 0.5
+
+
+def test_methods_are_the_papers():
+    """The paper's table as rows: MC Dropout and Dropout-HC differ in their objective alone."""
+    rows = {name: (row.estimator, row.objective) for name, row in hetcal.METHODS.items()}
+    assert rows == {
+        "mc-dropout": ("mc_dropout", "squared_error"),
+        "hnn": ("variance_head", "gaussian_nll"),
+        "dropout-hc": ("mc_dropout", "gaussian_nll"),
+        "quantile-hc": ("quantile_range", "gaussian_nll"),
+    }
+    assert hetcal.make("quantile-hc").objective_weight == 0.75
+    with pytest.raises(ValueError, match=r"method must be one of .*did you mean 'dropout-hc'\?"):
+        hetcal.make("dropout_hc")
+
+
+def test_sigma_follows_the_known_noise():
+    """On data whose noise grows twentyfold, predicted and true std correlate above 0.85 on new rows."""
+    train, test = heteroscedastic(800, seed=0), heteroscedastic(500, seed=1)
+    model = HCRegressor("variance_head", width=64, depth=3, dropout=0.1, random_state=0).fit(train.X, train.y)
+    mean, std = model.predict(test.X, return_std=True)
+    assert np.corrcoef(std, test.std)[0, 1] > 0.85
+    assert evaluate(test.y, mean, std)["coverage_90"] > 0.8
+
+
+def test_calibration_calibrates():
+    """The paper's claim in miniature: the likelihood lowers the calibration error of the same dropout estimator."""
+    train, test = heteroscedastic(800, seed=0), heteroscedastic(1000, seed=1)
+
+    def error(objective):
+        model = HCRegressor("mc_dropout", objective, width=64, depth=3, max_epochs=150, random_state=0)
+        return evaluate(test.y, *model.fit(train.X, train.y).predict(test.X, return_std=True))["ce"]
+
+    assert error("gaussian_nll") < 0.5 * error("squared_error")
+
+
+# scikit-learn's tools and others'.
+
+
+def test_pipeline_grid_search_and_cross_validation():
+    """Pipeline, GridSearchCV over estimator and objective, cross_val_predict with std, target transformation."""
+    pipeline = make_pipeline(PolynomialFeatures(2), quick())
+    assert pipeline.fit(X, Y).predict(X[:5]).shape == (5,)
+    grid = {"estimator": ["mc_dropout", "variance_head"], "objective": ["gaussian_nll", "squared_error"]}
+    search = GridSearchCV(quick(max_epochs=2), grid, cv=2, scoring="neg_mean_squared_error").fit(X, Y)
+    assert len(search.cv_results_["params"]) == 4
+    assert cross_val_predict(quick(), X, Y, cv=2).shape == (150,)
+    logarithmic = TransformedTargetRegressor(quick(), func=np.log, inverse_func=np.exp).fit(X, Y)
+    assert (logarithmic.predict(X) > 0).all()
+
+
+def test_clone_pickle_joblib(fitted, tmp_path):
+    """A clone is unfitted with the same settings; pickled and dumped models predict the same bits."""
+    twin = clone(fitted)
+    assert twin.get_params() == fitted.get_params()
+    assert not hasattr(twin, "estimator_")
+    joblib.dump(fitted, tmp_path / "model.joblib")
+    for copy in (pickle.loads(pickle.dumps(fitted)), joblib.load(tmp_path / "model.joblib")):
+        assert_array_equal(copy.predict_interval(X), fitted.predict_interval(X))
+
+
+def test_mapie():
+    """The real MAPIE conformalises our sigma: intervals keep its shape, wider where it is larger."""
+    mapie = CrossConformalRegressor(quick(), confidence_level=0.9, conformity_score=StdConformityScore(), cv=3)
+    _, intervals = mapie.fit_conformalize(X, Y).predict_interval(X)
+    widths = intervals[:, 1, 0] - intervals[:, 0, 0]
+    assert intervals.shape == (150, 2, 1)
+    assert (widths > 0).all()
+    assert widths.std() > 0.01 * widths.mean()
+
+
+# Tables.
+
+
+def mixed_frame(n=120):
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "size": rng.normal(100, 20, n),
+            "rooms": rng.integers(1, 6, n),
+            "garden": rng.random(n) > 0.5,
+            "town": rng.choice(["Aix", "Bonn", "Cork"], n),
+            "grade": pd.Categorical(rng.choice(["a", "b"], n)),
+            "rent": np.where(rng.random(n) < 0.2, np.nan, rng.normal(10, 2, n)),
+        }
+    )
+
+
+def test_mixed_tables_and_column_order():
+    """pandas and polars give the same model; columns in another order are matched by name."""
+    frame = mixed_frame()
+    y = frame["size"] + 30 * (frame["town"] == "Bonn")
+    model = quick(max_epochs=60).fit(frame, y)
+    expected = model.predict(frame)
+    assert_array_equal(model.predict(frame[frame.columns[::-1]]), expected)
+    assert_array_equal(model.feature_names_in_, list(frame.columns))
+    polars = pl.from_pandas(frame.assign(grade=frame["grade"].astype(str)))
+    assert_array_equal(quick(max_epochs=60).fit(polars, y.to_numpy()).predict(polars), expected)
+    assert_array_equal(model.predict(polars.select(reversed(polars.columns))), expected)
+    with pytest.raises(ValueError, match="must be in the same order"):
+        quick(column_order="as_fitted").fit(frame, y).predict(frame[frame.columns[::-1]])
+
+
+def test_text_columns_are_used():
+    """A target that depends on a text column alone is learnt, missing and unseen labels included."""
+    rng = np.random.default_rng(0)
+    town = rng.choice(["Aix", "Bonn", None], 300)
+    y = np.select([town == "Aix", town == "Bonn"], [1.0, 5.0], 9.0) + 0.1 * rng.normal(size=300)
+    model = quick(estimator="variance_head", dropout=0.0, max_epochs=200).fit(pd.DataFrame({"town": town}), y)
+    got = model.predict(pd.DataFrame({"town": ["Aix", "Bonn", None, "Cork"]}))
+    assert_allclose(got[:3], [1, 5, 9], atol=0.5)
+    assert np.isfinite(got[3])
+
+
+# Seeds, order, units.
+
+
+def test_random_state():
+    """An integer seed gives the same bits; generators and None are taken; global generators stay untouched."""
+    numpy_state = np.random.get_state
+    before = random.getstate(), numpy_state()[1].copy(), torch.random.get_rng_state()
+    first, second, other = (quick(random_state=s).fit(X, Y).predict_interval(X) for s in (3, 3, 4))
+    assert_array_equal(first, second)
+    assert (first != other).any()
+    for state in (None, np.random.RandomState(0), np.random.default_rng(0)):
+        quick(random_state=state, max_epochs=1).fit(X, Y)
+    assert before[0] == random.getstate()
+    assert_array_equal(before[1], numpy_state()[1])
+    assert torch.equal(before[2], torch.random.get_rng_state())
+
+
+def test_fit_does_not_depend_on_row_order_and_weights_are_repetitions():
+    """Bit for bit: shuffled rows, and rows given twice instead of weighted, also with mini-batches and validation."""
+    order = np.random.default_rng(0).permutation(150)
+    weights = np.arange(150) % 3
+    plain = quick(batch_size=32).fit(X, Y).predict(X)
+    assert_array_equal(quick(batch_size=32).fit(X[order], Y[order]).predict(X), plain)
+    weighted = quick(batch_size=32).fit(X, Y, sample_weight=weights).predict(X)
+    repeated = quick(batch_size=32).fit(X.repeat(weights, axis=0), Y.repeat(weights)).predict(X)
+    assert_array_equal(weighted, repeated)
+
+
+@pytest.mark.parametrize("estimator", ["mc_dropout", "quantile_range", "variance_head"])
+@pytest.mark.parametrize(
+    ("a", "b", "tolerance"), [(1e-12, 0, 1e-6), (1e12, 0, 1e-6), (3.7, 1e3, 1e-6), (1, 1e6, 1e-6), (1, 1e9, 1e-4)]
+)
+def test_affine_targets(estimator, a, b, tolerance):
+    """Mean and std of a y + b, mapped back, agree within 1e-6 sigma (1e-4 where float64 itself rounds y)."""
+    mean, std = quick(estimator=estimator).fit(X, Y).predict(X, return_std=True)
+    other_mean, other_std = quick(estimator=estimator).fit(X, a * Y + b).predict(X, return_std=True)
+    assert_allclose((other_mean - b) / a, mean, atol=tolerance * std.min(), rtol=0)
+    assert_allclose(other_std / a, std, rtol=tolerance)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(-40, 40))
+def test_units_of_y_by_powers_of_two(power):
+    """Scaling y by c scales mean and std by c, to the bit where c is a power of two."""
+    mean, std = quick(max_epochs=2).fit(DATA.X, DATA.y).predict(DATA.X, return_std=True)
+    scaled_mean, scaled_std = quick(max_epochs=2).fit(DATA.X, DATA.y * 2.0**power).predict(DATA.X, return_std=True)
+    assert_array_equal(scaled_mean, mean * 2.0**power)
+    assert_array_equal(scaled_std, std * 2.0**power)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.permutations(range(30)))
+def test_predict_does_not_depend_on_row_order(fitted, order):
+    """A row's prediction is its own: any order, any subset, the same bits."""
+    expected = fitted.predict_interval(X[:30])
+    assert_array_equal(fitted.predict_interval(X[:30][order]), expected[order])
+    some = list(order)[:7]
+    assert_array_equal(fitted.predict_interval(X[some]), expected[some])
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.sets(st.integers(1, 99), min_size=2, max_size=6).map(lambda percents: np.array(sorted(percents)) / 100))
+def test_intervals_nest_and_quantiles_rise(fitted, levels):
+    """A higher level contains a lower one; quantiles never cross."""
+    lower, upper = fitted.predict_interval(X[:5], level=levels).transpose(1, 0, 2)
+    assert (np.diff(lower, axis=1) < 0).all()
+    assert (np.diff(upper, axis=1) > 0).all()
+    assert (np.diff(fitted.predict_quantiles(X[:5], levels), axis=1) > 0).all()
+
+
+def test_history_is_in_the_units_of_y():
+    """RMSE in the history is that of the predictions, whatever the units."""
+    small = quick().fit(X, Y).history_
+    large = quick().fit(X, 1024 * Y).history_
+    assert_allclose(large.validation["rmse"], 1024 * np.array(small.validation["rmse"]))
+    assert len(small) == 10
+    assert min(small.train["rmse"]) < 3 * Y.std()
+
+
+# Own networks, estimators and objectives.
+
+
+class Wide(nn.Module):
+    """A user's network with its own class: takes n_inputs and n_outputs."""
+
+    def __init__(self, n_inputs, n_outputs):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(n_inputs, 64), nn.SiLU(), nn.Dropout(0.2), nn.Linear(64, n_outputs))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+@pytest.mark.parametrize(
+    "network",
+    [Wide, lambda n_inputs, n_outputs: Wide(n_inputs, n_outputs), Wide(10, 1)],
+    ids=["class", "f", "instance"],
+)
+def test_own_network(network):
+    """A class, a factory or an instance; copied and initialised anew, so refitting gives the same bits."""
+    model = quick(network=network)
+    first = model.fit(X, Y).predict(X)
+    assert_array_equal(model.fit(X, Y).predict(X), first)
+    if isinstance(network, nn.Module):
+        assert model.estimator_.network is not network
+        assert isinstance(network.layers[2], nn.Dropout)  # the user's own stays as it was
+
+
+def test_own_network_without_dropout_is_told():
+    network = nn.Sequential(nn.Linear(10, 8), nn.ReLU(), nn.Linear(8, 1))
+    with pytest.warns(DropoutInsertedWarning):
+        quick(network=network).fit(X, Y)
+
+
+def test_own_network_with_wrong_outputs():
+    with pytest.raises(ValueError, match=r"network must return 2 column\(s\) per row .*end it with a layer of 2"):
+        quick(estimator="variance_head", network=Wide(10, 5)).fit(X, Y)
+
+
+def test_own_estimator_and_objective():
+    """Classes and functions in place of names, options to the constructor."""
+    by_name = quick(estimator="variance_head", objective="gaussian_nll").fit(X, Y).predict(X)
+    by_class = quick(estimator=VarianceHead, objective=gaussian_nll).fit(X, Y).predict(X)
+    assert_array_equal(by_class, by_name)
+    model = quick(estimator=MCDropout, estimator_options={"samples": 5, "prediction_samples": 7}).fit(X, Y)
+    assert model.estimator_.samples == 5
+    assert model.estimator_.prediction_samples == 7
+
+
+def test_large_input_in_chunks(fitted):
+    """Many rows are encoded and predicted piece by piece, with the same result."""
+    many = np.tile(X, (120, 1))  # 18,000 rows: more than one chunk
+    assert_array_equal(fitted.predict(many), np.tile(fitted.predict(X), 120))

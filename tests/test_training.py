@@ -1,0 +1,187 @@
+"""The training loop: learns, stops, weighs, reports, and survives bad losses and Ctrl-C."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose
+from torch import nn
+
+from hetcal._checks import TrainingDivergedError, TrainingWarning
+from hetcal.estimators import QuantileRange, VarianceHead, predict
+from hetcal.networks import MLP
+from hetcal.objectives import gaussian_nll, squared_error
+from hetcal.training import batches, check_rows, split, train
+
+GENERATOR = torch.Generator().manual_seed(0)
+X = torch.randn(400, 2, generator=GENERATOR)
+Y = X[:, 0] + 0.1 * torch.randn(400, generator=GENERATOR)
+
+
+def head(**settings):
+    return VarianceHead(MLP(2, 2, width=16, depth=2, generator=torch.Generator().manual_seed(1), **settings))
+
+
+class Scripted:
+    """An objective whose values are written down: tells what the loop does with them."""
+
+    def __init__(self, values):
+        self.values = iter(values)
+
+    def __call__(self, prediction, y):
+        return next(self.values) + 0 * squared_error(prediction, y)
+
+
+def test_learns():
+    """Two hundred epochs on a straight line with noise 0.1 find both the line and the noise."""
+    estimator = head()
+    train(estimator, gaussian_nll, X, Y, max_epochs=200, learning_rate=3e-3)
+    prediction = predict(estimator, X)
+    assert (prediction.mean - X[:, 0]).square().mean().sqrt() < 0.1
+    assert_allclose(prediction.std.mean(), 0.1, rtol=0.5)
+
+
+def test_history_has_every_curve():
+    """Objective, own loss, RMSE and CE of training and validation rows, one value an epoch."""
+    estimator = QuantileRange(MLP(2, 3, width=8))
+    history = train(estimator, gaussian_nll, X, Y, max_epochs=5)
+    for curves in (history.train, history.validation):
+        assert set(curves) == {"objective", "own_loss", "rmse", "ce"}
+        for values in curves.values():
+            assert len(values) == len(history) == 5
+            assert np.isfinite(values).all()
+    assert min(history.validation["own_loss"]) > 0
+
+
+def test_best_weights_are_restored():
+    """The estimator ends with the weights of the epoch that validated best."""
+    estimator = head()
+    history = train(estimator, gaussian_nll, X, Y, max_epochs=30, learning_rate=0.05)
+    assert history.best_epoch == int(np.argmin(history.validation["objective"]))
+    _, validation = split(check_rows(X, Y, None, torch.device("cpu")), 0.1, torch.Generator().manual_seed(0))
+    objective = gaussian_nll(predict(estimator, validation.x), validation.y).mean()
+    assert_allclose(objective, min(history.validation["objective"]), rtol=1e-4)
+    assert not estimator.training
+
+
+def test_patience():
+    """Training stops `patience` epochs after the best one."""
+    rows_per_epoch = [5.0, 1.0]  # one training batch, one validation block
+    script = [*rows_per_epoch, 5.0, 0.5, *[5.0, 0.7] * 20]
+    history = train(head(), Scripted(script), X[:50], Y[:50], max_epochs=20, patience=3)
+    assert history.stopped == "patience"
+    assert history.best_epoch == 1
+    assert len(history) == 5
+
+
+def test_without_validation_the_last_epoch_counts():
+    """No validation rows: all rows train for max_epochs, and nothing is thrown away."""
+    history = train(head(), gaussian_nll, X, Y, max_epochs=4, validation_fraction=0)
+    assert len(history) == 4
+    assert history.best_epoch == 3
+    assert history.validation["objective"] == []
+    assert len(train(head(), gaussian_nll, X[:5], Y[:5], max_epochs=2)) == 2
+
+
+def test_batches_are_balanced_and_complete():
+    """129 rows in batches of 128 are two of 64 and 65, never 128 and 1; each row once."""
+    rows = check_rows(X[:129], torch.arange(129.0), None, torch.device("cpu"))
+    parts = list(batches(rows, 128, torch.Generator()))
+    assert sorted(len(part) for part in parts) == [64, 65]
+    assert sorted(torch.cat([part.y for part in parts]).tolist()) == list(range(129))
+
+
+def test_split_is_random_disjoint_and_complete():
+    rows = check_rows(X, torch.arange(400.0), None, torch.device("cpu"))
+    training, validation = split(rows, 0.1, torch.Generator().manual_seed(0))
+    assert len(validation) == 40
+    assert sorted([*training.y.tolist(), *validation.y.tolist()]) == list(range(400))
+
+
+def test_weights_count_like_repetition():
+    """Full batches: weights 1 and 3 give the gradient steps of rows given once and three times."""
+    weights = torch.tensor([1.0, 3.0] * 10)
+    repeated = torch.arange(20).repeat_interleave(weights.long())
+    weighted, plain = head(), head()
+    train(weighted, gaussian_nll, X[:20], Y[:20], sample_weight=weights, validation_fraction=0, max_epochs=5)
+    train(plain, gaussian_nll, X[repeated], Y[repeated], validation_fraction=0, max_epochs=5)
+    assert_allclose(predict(weighted, X).mean, predict(plain, X).mean, atol=1e-5)
+
+
+def test_bad_steps_are_skipped():
+    """A non-finite loss in between is skipped, and training goes on with finite weights."""
+    script = [5.0, 1.0, math.nan, 0.9, math.inf, 0.8, *[5.0, 0.7] * 5]
+    estimator = head()
+    history = train(estimator, Scripted(script), X[:50], Y[:50], max_epochs=8)
+    assert len(history) == 8
+    assert all(torch.isfinite(parameter).all() for parameter in estimator.parameters())
+
+
+def test_divergence_is_an_error_with_advice_and_keeps_the_best_weights():
+    """A loss that stays NaN ends in a clear error; the weights are those of the best epoch before it."""
+    estimator = head()
+    script = [5.0, 1.0, *[math.nan, 1.0] * 100]
+    message = (
+        r"the loss must be finite, got loss=nan in 21 steps in a row \(step 22, epoch 21\); lower the learning_rate"
+    )
+    with pytest.raises(TrainingDivergedError, match=message):
+        train(estimator, Scripted(script), X[:50], Y[:50], max_epochs=90, patience=80)
+    assert all(torch.isfinite(parameter).all() for parameter in estimator.parameters())
+
+
+def test_interrupt_returns_the_best_so_far():
+    """Ctrl-C ends training with a warning, the history so far and usable weights."""
+    calls = 0
+
+    def objective(prediction, y):
+        nonlocal calls
+        calls += 1
+        if calls == 12:
+            raise KeyboardInterrupt
+        return gaussian_nll(prediction, y)
+
+    estimator = head()
+    with pytest.warns(TrainingWarning, match=r"interrupted after \d+ epoch"):
+        history = train(estimator, objective, X[:100], Y[:100], max_epochs=100)
+    assert history.stopped == "interrupted"
+    assert 1 <= len(history) < 100
+    assert torch.isfinite(predict(estimator, X).mean).all()
+
+
+def test_large_targets_do_not_break_the_first_steps():
+    """Rows a thousand standard deviations off give clipped, finite steps."""
+    estimator = head()
+    y = Y.clone()
+    y[0] = 1e6
+    history = train(estimator, gaussian_nll, X, y, max_epochs=3)
+    assert np.isfinite(history.train["objective"]).all()
+
+
+def test_progress_bar(capsys):
+    """Off by default, on when asked for."""
+    train(head(), gaussian_nll, X, Y, max_epochs=2)
+    assert capsys.readouterr().err == ""
+    train(head(), gaussian_nll, X, Y, max_epochs=2, progress=True)
+    assert "training" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"y": Y[:, None]}, r"y must be one-dimensional, got y='tensor of shape \(400, 1\)'; use y\[:, 0\]"),
+        ({"y": Y[:-1]}, r"y must have one value per row of x \(400\)"),
+        ({"x": X * math.nan}, "x and y must be finite"),
+        ({"sample_weight": -torch.ones(400)}, "sample_weight must be at least 0"),
+        ({"sample_weight": torch.zeros(400)}, "sample_weight must be at least 0, not all 0"),
+        ({"objective": nn.MSELoss()}, None),
+        ({"objective": lambda prediction, y: y.mean()}, "objective must return one loss per row"),
+        ({"device": "abacus"}, "device must be one that torch finds on this machine, got device='abacus'"),
+        ({"gradient_clip": 0.5}, "gradient_clip must be at least 1"),
+    ],
+)
+def test_wrong_arguments(change, message):
+    """Each wrong argument is named. An (n, 1) target would broadcast silently."""
+    arguments = {"estimator": head(), "objective": gaussian_nll, "x": X, "y": Y, **change}
+    with pytest.raises((ValueError, TypeError, AttributeError), match=message):
+        train(**arguments)
