@@ -5,7 +5,7 @@ import torch
 from numpy.testing import assert_allclose
 from torch import nn
 
-from hetcal.objectives import gaussian_nll, squared_error
+from hetcal.objectives import CRITERIA, capped_gaussian_nll, gaussian_nll, squared_error
 from hetcal.prediction import Prediction
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -43,3 +43,12 @@ def test_collapsed_sigma_recovers():
     std = torch.tensor([1e-3], requires_grad=True)
     gaussian_nll(Prediction(torch.zeros(1), std), torch.ones(1)).backward()
     assert std.grad < -1e6
+
+
+def test_criterion_is_the_likelihood_without_outliers():
+    """Equal to eq. 1 within three standard deviations, constant beyond: one row cannot decide when to stop."""
+    assert CRITERIA[gaussian_nll] is capped_gaussian_nll
+    near = MEAN + 2.9 * STD
+    assert_allclose(capped_gaussian_nll(Prediction(MEAN, STD), near), gaussian_nll(Prediction(MEAN, STD), near))
+    far = [capped_gaussian_nll(Prediction(MEAN, STD), MEAN + z * STD) for z in (3.1, 1e6)]
+    assert_allclose(far[0], far[1])

@@ -11,7 +11,7 @@ from torch import nn
 from hetcal._checks import TrainingDivergedError, TrainingWarning
 from hetcal.estimators import QuantileRange, VarianceHead, predict
 from hetcal.networks import MLP
-from hetcal.objectives import gaussian_nll, squared_error
+from hetcal.objectives import capped_gaussian_nll, gaussian_nll, squared_error
 from hetcal.training import batches, check_rows, split, train
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -27,7 +27,8 @@ class Scripted:
     """An objective whose values are written down: tells what the loop does with them."""
 
     def __init__(self, values):
-        self.values = iter(values)
+        # an epoch of one training batch and one validation block, which is judged twice: objective and criterion
+        self.values = iter([value for train, validation in values for value in (train, validation, validation)])
 
     def __call__(self, prediction, y):
         return next(self.values) + 0 * squared_error(prediction, y)
@@ -58,17 +59,18 @@ def test_best_weights_are_restored():
     """The estimator ends with the weights of the epoch that validated best."""
     estimator = head()
     history = train(estimator, gaussian_nll, X, Y, max_epochs=30, learning_rate=0.05)
-    assert history.best_epoch == int(np.argmin(history.validation["objective"]))
+    assert history.best_epoch == int(np.argmin(history.criterion))
     _, validation = split(check_rows(X, Y, None, torch.device("cpu")), 0.1, torch.Generator().manual_seed(0))
-    objective = gaussian_nll(predict(estimator, validation.x), validation.y).mean()
-    assert_allclose(objective, min(history.validation["objective"]), rtol=1e-4)
+    prediction = predict(estimator, validation.x)
+    assert_allclose(capped_gaussian_nll(prediction, validation.y).mean(), min(history.criterion), rtol=1e-4)
+    expected = history.validation["objective"][history.best_epoch]
+    assert_allclose(gaussian_nll(prediction, validation.y).mean(), expected, rtol=1e-4)
     assert not estimator.training
 
 
 def test_patience():
     """Training stops `patience` epochs after the best one."""
-    rows_per_epoch = [5.0, 1.0]  # one training batch, one validation block
-    script = [*rows_per_epoch, 5.0, 0.5, *[5.0, 0.7] * 20]
+    script = [(5.0, 1.0), (5.0, 0.5), *[(5.0, 0.7)] * 20]
     history = train(head(), Scripted(script), X[:50], Y[:50], max_epochs=20, patience=3)
     assert history.stopped == "patience"
     assert history.best_epoch == 1
@@ -111,7 +113,7 @@ def test_weights_count_like_repetition():
 
 def test_bad_steps_are_skipped():
     """A non-finite loss in between is skipped, and training goes on with finite weights."""
-    script = [5.0, 1.0, math.nan, 0.9, math.inf, 0.8, *[5.0, 0.7] * 5]
+    script = [(5.0, 1.0), (math.nan, 0.9), (math.inf, 0.8), *[(5.0, 0.7)] * 5]
     estimator = head()
     history = train(estimator, Scripted(script), X[:50], Y[:50], max_epochs=8)
     assert len(history) == 8
@@ -121,7 +123,7 @@ def test_bad_steps_are_skipped():
 def test_divergence_is_an_error_with_advice_and_keeps_the_best_weights():
     """A loss that stays NaN ends in a clear error; the weights are those of the best epoch before it."""
     estimator = head()
-    script = [5.0, 1.0, *[math.nan, 1.0] * 100]
+    script = [(5.0, 1.0), *[(math.nan, 1.0)] * 100]
     message = (
         r"the loss must be finite, got loss=nan in 21 steps in a row \(step 22, epoch 21\); lower the learning_rate"
     )

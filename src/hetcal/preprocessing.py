@@ -22,8 +22,8 @@ Floats = NDArray[np.float64]
 
 # Deviations below this part of the largest value are rounding errors of float64, not data.
 ROUNDING = 1e-13
-# Inputs this many standard deviations out would overflow float32 on their way through a deep network.
-MAX_DEVIATIONS = 1e6
+# Where the encoder's numbers level off, in standard deviations.
+SOFT_LIMIT = 3.0
 MISSING = "(missing)"
 
 
@@ -211,7 +211,7 @@ class TableEncoder:
         numbers, texts = self._blocks(table)
         missing = np.isnan(numbers)
         standardised = np.where(missing, 0.0, self.scaler.transform(np.where(missing, 0.0, numbers)))
-        blocks = [standardised.clip(-MAX_DEVIATIONS, MAX_DEVIATIONS), missing[:, self.has_missing]]
+        blocks = [soft_clip(standardised), missing[:, self.has_missing]]
         if texts.shape[1]:
             blocks.append(self.one_hot.transform(texts))
         return np.hstack(blocks).astype(np.float32)
@@ -234,6 +234,20 @@ class TableEncoder:
                 table.columns[name] = labels([None] * len(table))
             elif now != kind:
                 raise must(f"column {name!r}", f"hold {kind} as in fit", now, "give it the type it had in fit")
+
+
+def soft_clip(z: Floats) -> Floats:
+    r"""Almost z within two standard deviations, never beyond `SOFT_LIMIT`, and monotone.
+
+    .. math:: \frac{z}{\sqrt{1 + (z / 3)^2}}
+
+    A value far out (a long tail, a typing error, a row unlike all others) then cannot carry a ReLU network, which is
+    linear out there, to absurd predictions, nor overflow float32.
+
+    >>> soft_clip(np.array([0.0, 1.0, -1e300])).round(2)
+    array([ 0.  ,  0.95, -3.  ])
+    """
+    return z / np.hypot(1.0, z / SOFT_LIMIT)  # hypot does not overflow
 
 
 def merge_equal_rows(table: Table, y: Floats, weights: Floats) -> tuple[Table, Floats, Floats]:

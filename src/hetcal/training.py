@@ -22,7 +22,7 @@ from tqdm.auto import tqdm
 from hetcal._checks import TrainingDivergedError, TrainingWarning, check_number, must
 from hetcal.estimators.base import BLOCK_ROWS
 from hetcal.metrics import calibration_error
-from hetcal.objectives import Objective
+from hetcal.objectives import CRITERIA, Objective
 from hetcal.prediction import Prediction
 
 # With fewer rows than this a tenth of them says nothing about when to stop; all rows then train.
@@ -38,12 +38,15 @@ class History:
     Attributes:
         train: `objective`, `own_loss`, `rmse` and `ce` (calibration error) over the training batches of each epoch.
         validation: The same over the validation rows in evaluation mode; empty lists without validation rows.
+        criterion: What the best epoch is chosen by: the validation objective, with outliers capped
+            (`objectives.CRITERIA`).
         best_epoch: Index of the epoch whose weights were kept.
         stopped: Why training ended: "patience", "max_epochs" or "interrupted".
     """
 
     train: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in CURVES})
     validation: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in CURVES})
+    criterion: list[float] = field(default_factory=list)
     best_epoch: int = 0
     stopped: str = "max_epochs"
 
@@ -100,7 +103,7 @@ def train(
         validation_fraction: Part of the rows held back to choose the best epoch; 0 trains on all for `max_epochs`.
         learning_rate, weight_decay, batch_size: Of AdamW.
         max_epochs: Upper limit on the passes over the data.
-        patience: Epochs without a better validation objective after which training stops.
+        patience: Epochs without a better criterion (see `History`) after which training stops.
         gradient_clip: Gradients are clipped to this multiple of their usual norm. A fixed limit would slow the end of
             training, where sigma is small and every gradient of the likelihood is large.
         seed: Seed of the validation split and of the order of the rows.
@@ -136,6 +139,7 @@ def train(
     estimator.to(device).train()
     optimiser = torch.optim.AdamW(estimator.parameters(), lr=learning_rate, weight_decay=weight_decay, fused=True)
     loss_of = make_loss(estimator, objective, n_train=len(training))
+    criterion = CRITERIA.get(objective, objective)
     step = Step(estimator, optimiser, gradient_clip)
     history, best = History(), Best(estimator)
     epochs = tqdm(range(max_epochs), desc="training", unit="epoch", disable=not progress, leave=False)
@@ -150,10 +154,11 @@ def train(
             if len(validation) == 0:
                 best.keep(epoch, -epoch)  # nothing to choose by: the last epoch is kept
                 continue
-            validate(estimator, loss_of, validation).append_to(history.validation)
-            score = history.validation["objective"][-1]
-            epochs.set_postfix(objective=f"{score:.3f}", best=f"{min(best.score, score):.3f}")
+            record, score = validate(estimator, loss_of, criterion, validation)
+            record.append_to(history.validation)
+            history.criterion.append(score)
             best.keep(epoch, score)
+            epochs.set_postfix(validation=f"{score:.3f}", best=f"{best.score:.3f}")
             if epoch - best.epoch >= patience:
                 history.stopped = "patience"
                 break
@@ -307,12 +312,14 @@ class EpochRecord:
 
 
 @torch.no_grad()
-def validate(estimator: Any, loss_of: LossOf, rows: Rows) -> EpochRecord:
-    """The validation rows in evaluation mode, block by block."""
+def validate(estimator: Any, loss_of: LossOf, criterion: Objective, rows: Rows) -> tuple[EpochRecord, float]:
+    """The validation rows in evaluation mode, block by block: their record, and the mean criterion."""
     estimator.eval()
-    record = EpochRecord()
+    record, total = EpochRecord(), 0.0
     for index in torch.arange(len(rows), device=rows.y.device).split(BLOCK_ROWS):
         block = rows.take(index)
-        record.add(block, *loss_of(block))
+        prediction, objective_rows, own_rows = loss_of(block)
+        record.add(block, prediction, objective_rows, own_rows)
+        total += float((block.weight * criterion(prediction, block.y)).double().sum())
     estimator.train()
-    return record
+    return record, total / float(rows.weight.double().sum())
