@@ -134,7 +134,7 @@ def draw_before_and_after(path: Path) -> None:
     """The same estimator before and after calibration, along one input: the picture of the README."""
     from matplotlib.figure import Figure
 
-    train = heteroscedastic(800, seed=SEED)
+    train = heteroscedastic(1200, seed=SEED)
     x = np.linspace(-1, 1, 200)
     line = np.column_stack([x, np.zeros_like(x)])
     true_mean, true_std = 2 * np.sin(2 * x), 0.05 + 0.475 * (x + 1)
@@ -148,8 +148,10 @@ def draw_before_and_after(path: Path) -> None:
     for ax, (method, title) in zip(axes, titles.items(), strict=True):
         model = make(method, random_state=SEED).fit(train.X, train.y)
         lower, upper = model.predict_interval(line, level=0.9).T
-        judged = evaluate(test.y, *model.predict(test.X, return_std=True))
-        ax.scatter(train.X[:, 0], train.y - train.X[:, 1], s=6, color="0.6", label="training rows")
+        mean, std = model.predict(test.X, return_std=True)
+        judged = evaluate(test.y, mean, std)
+        correlation = np.corrcoef(std, test.std)[0, 1]
+        ax.scatter(train.X[:, 0], train.y - train.X[:, 1], s=4, color="0.6", label="training rows")
         ax.fill_between(x, lower, upper, color="tab:blue", alpha=0.3, label="predicted 90 % interval")
         for sign in (-1, 1):
             label = "true 90 % interval" if sign > 0 else None
@@ -158,13 +160,13 @@ def draw_before_and_after(path: Path) -> None:
         ax.text(
             0.02,
             0.98,
-            f"covers {judged['coverage_90']:.0%} of new rows\nCE {judged['ce']:.2f}"
-            f" (perfect model: {judged['ce_noise_floor']:.2f})",
+            f"CE {judged['ce']:.2f} (a perfect model has {judged['ce_noise_floor']:.2f})\n"
+            f"correlation with the true sigma {correlation:.2f}",
             transform=ax.transAxes,
             verticalalignment="top",
         )
     axes[0].set_ylabel("y")
-    axes[1].legend(loc="lower left", fontsize="small")
+    axes[1].legend(loc="lower right", fontsize="small")
     figure.savefig(path, dpi=150)
 
 

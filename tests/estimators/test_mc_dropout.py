@@ -9,8 +9,8 @@ from torch import nn
 
 from hetcal._checks import DropoutInsertedWarning
 from hetcal.estimators import MCDropout, predict
-from hetcal.estimators.mc_dropout import SampledDropout, moments
-from hetcal.networks import MLP, ReLUThenMask
+from hetcal.estimators.mc_dropout import ReLUThenMask, SampledDropout, moments
+from hetcal.networks import MLP
 from hetcal.objectives import gaussian_nll
 
 X = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))

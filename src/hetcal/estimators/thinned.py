@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hetcal.estimators.base import check_outputs
-from hetcal.networks import PrivateDropout, run
+from hetcal.networks import PrivateDropout
 
 ELEMENTWISE = (nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Tanh, nn.Sigmoid, nn.Softplus)
 # Thinned weights of all passes together; a network beyond that predicts the general way.
@@ -20,11 +20,13 @@ MEMORY_LIMIT = 128 * 2**20
 
 @dataclass
 class Stage:
-    """A linear layer with the activations behind it and the masks of the dropout behind those (None: all kept)."""
+    """A linear layer with the activations behind it; `kept` are the units that each pass's next mask keeps."""
 
-    linear: nn.Linear
+    weight: Tensor  # (units, inputs), the scale of the inputs' masks folded in
+    bias: Tensor  # (units,)
     activations: list[nn.Module]
-    masks: Tensor | None = None  # (passes, units)
+    kept: list[Tensor] | None = None  # None: all units, in every pass
+    scale: float = 1.0  # of those masks
 
 
 @dataclass
@@ -79,64 +81,61 @@ class ThinnedNetworks:
         self.networks = networks
 
     def __call__(self, x: Tensor) -> Tensor:
-        h = run(self.first, x).t().contiguous()  # (units, n)
+        h = nn.Sequential(*self.first)(x).t().contiguous()  # (units, n)
         return torch.stack([check_outputs(network(h).t(), len(x), 1)[:, 0] for network in self.networks])
 
 
+@torch.no_grad()
 def thin(before: list[nn.Module], after: list[nn.Module], n_passes: int) -> ThinnedNetworks | None:
     """Thinned copies of a chain that begins with the layers `before` the first mask; None if it is no such chain."""
     chain = parse(after)
     if chain is None:
         return None
-    first_masks, stages = chain
-    n_weights = sum(stage.linear.weight.numel() for stage in stages)
+    first_kept, stages = chain
+    n_weights = sum(stage.weight.numel() for stage in stages)
     if n_weights * n_passes * 4 > MEMORY_LIMIT:
         return None
-    return ThinnedNetworks(before, [thin_pass(first_masks[j], stages, j) for j in range(n_passes)])
+    return ThinnedNetworks(before, [thin_pass(first_kept[j], stages, j) for j in range(n_passes)])
 
 
-def parse(layers: list[nn.Module]) -> tuple[Tensor, list[Stage]] | None:
+def parse(layers: list[nn.Module]) -> tuple[list[Tensor], list[Stage]] | None:
     """Dropout, then (linear, activations, dropout) again and again, the last stage without dropout."""
-    if not layers or not isinstance(layers[0], PrivateDropout) or layers[0].channels:
-        return None
     dropout, *rest = layers
+    if not isinstance(dropout, PrivateDropout) or not rest or not isinstance(rest[0], nn.Linear):
+        return None
+    first_kept, scale = kept_units(dropout, rest[0].in_features, rest[0].weight)
     stages: list[Stage] = []
-    first_masks = None
     for layer in rest:
         if isinstance(layer, nn.Linear):
-            if first_masks is None:
-                first_masks = fixed_masks(dropout, layer.in_features, layer.weight)
-            stages.append(Stage(layer, []))
-        elif not stages:
-            return None
-        elif isinstance(layer, ELEMENTWISE) and stages[-1].masks is None:
+            bias = layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias
+            stages.append(Stage(layer.weight * (stages[-1].scale if stages else scale), bias, []))
+        elif isinstance(layer, ELEMENTWISE) and stages[-1].kept is None:
             stages[-1].activations.append(layer)
-        elif isinstance(layer, PrivateDropout) and not layer.channels and stages[-1].masks is None:
-            stages[-1].masks = fixed_masks(layer, stages[-1].linear.out_features, stages[-1].linear.weight)
+        elif isinstance(layer, PrivateDropout) and not layer.channels and stages[-1].kept is None:
+            stages[-1].kept, stages[-1].scale = kept_units(layer, len(stages[-1].bias), stages[-1].bias)
         else:
             return None
-    if first_masks is None or stages[-1].masks is not None:
-        return None
-    return first_masks, stages
+    return None if dropout.channels or stages[-1].kept is not None else (first_kept, stages)
 
 
-def fixed_masks(dropout: nn.Module, units: int, like: Tensor) -> Tensor:
-    return dropout.frozen_masks(like.new_empty(1, units))  # type: ignore[operator]
+def kept_units(dropout: PrivateDropout, units: int, like: Tensor) -> tuple[list[Tensor], float]:
+    """The units that each pass keeps, and the scale of its mask."""
+    masks = dropout.frozen_masks(like.new_empty(1, units)) != 0  # type: ignore[operator]
+    return list(masks.nonzero()[:, 1].split(masks.sum(dim=1).tolist())), 1 / (1 - dropout.rate)
 
 
-@torch.no_grad()
-def thin_pass(first_mask: Tensor, stages: list[Stage], j: int) -> ThinNetwork:
+def thin_pass(first_inputs: Tensor, stages: list[Stage], j: int) -> ThinNetwork:
     """The j-th sampled network, each layer with the units that its mask keeps."""
     layers: list[ThinLayer] = []
-    first_inputs = inputs = first_mask.nonzero()[:, 0]
-    scale = first_mask.index_select(0, inputs)
+    inputs: Tensor | None = first_inputs
     for stage in stages:
-        weight = stage.linear.weight.index_select(1, inputs) * scale
-        bias: Tensor = weight.new_zeros(len(weight)) if stage.linear.bias is None else stage.linear.bias
-        mask = torch.ones_like(bias) if stage.masks is None else stage.masks[j]
-        inputs = mask.nonzero()[:, 0]
-        scale = mask.index_select(0, inputs)
-        weight, bias = weight.index_select(0, inputs), bias.index_select(0, inputs)[:, None]
+        weight, bias = stage.weight, stage.bias
+        if stage.kept is not None:
+            weight, bias = weight.index_select(0, stage.kept[j]), bias.index_select(0, stage.kept[j])
+        if inputs is not None:
+            weight = weight.index_select(1, inputs)
+        inputs = None if stage.kept is None else stage.kept[j]
+        bias = bias[:, None]
         if layers:
             bias = torch.addmm(bias, weight, layers[-1].missing)
         layers.append(ThinLayer(weight, bias, stage.activations))
