@@ -18,8 +18,9 @@ help:
 demo: $(INSTALLED)
 	$(BIN)/python -m hetcal.demo
 
+# Two processes with one thread each: two threads each would fight for two cores.
 test: lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check $(CHECKED)

@@ -418,9 +418,10 @@ NOTES = f"""
 - {ROWS:,} x {INPUTS} rows, {DEPTH} hidden layers of {WIDTH}, dropout {DROPOUT:g}, batches of {BATCH}, for all alike.
 - Prediction is counted with the arithmetic of the full network; hetcal leaves out the units that a mask drops, so it
   may pass 100 % of the peak. Masks and thinned weights are made anew within each time.
-- A fit has no validation; all have AdamW (learning rate {LEARNING_RATE:g}, weight decay {WEIGHT_DECAY:g}) and gradients
-  clipped to norm {MAX_GRADIENT_NORM:g}. MC dropout in the other libraries takes one stochastic pass per step and learns
-  a variance output by the likelihood; the same job in hetcal is the variance head with dropout and one pass. Dropout-HC
+- A fit has no validation; all have AdamW (learning rate {LEARNING_RATE:g}, weight decay {WEIGHT_DECAY:g}) and clip
+  gradients (hetcal at {GRADIENT_CLIP:g} times their usual norm, the others at norm {MAX_GRADIENT_NORM:g}).
+  MC dropout in the other libraries takes one stochastic pass per step and learns a variance output by the likelihood;
+  the same job in hetcal is the variance head with dropout and one pass. Dropout-HC
   takes {PASSES} passes per step, {PASSES} times their arithmetic, and stands beside it for what it costs.
 - The other libraries train by Lightning's `Trainer.fit` on a DataLoader without workers; logger, checkpoints, progress
   bar and model summary are off. Making the trainer is not in the time. Metrics that a library takes while training are.
