@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hetcal import plots
-from hetcal.metrics import calibration_curve, calibration_error, coverage
+from hetcal.metrics import calibration_curve, calibration_error, calibration_noise_floor, coverage
 
 N = 250
 
@@ -104,7 +104,8 @@ def test_calibration_draws_the_curve_and_its_band(triple):
     line = line_of(ax, "ours")
     assert_allclose(line.get_xdata(), curve.levels)
     assert_allclose(line.get_ydata(), curve.coverage)
-    assert line.get_label() == f"ours (CE {calibration_error(*triple):.3f})"
+    floor = calibration_noise_floor(len(triple[0]))
+    assert line.get_label() == f"ours (CE {calibration_error(*triple):.3f}, floor {floor:.3f})"
     corners = ax.collections[0].get_paths()[0].vertices
     assert_allclose(np.unique(corners[:, 1]), np.unique([curve.lower, curve.upper]))
     assert any("90 %" in text for text in legend_of(ax))

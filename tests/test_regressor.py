@@ -179,6 +179,17 @@ def test_mixed_tables_and_column_order():
         quick(column_order="as_fitted").fit(frame, y).predict(frame[frame.columns[::-1]])
 
 
+def test_arrays_after_frames_and_frames_after_arrays():
+    """Taken by position, with scikit-learn's warning."""
+    frame = pd.DataFrame(X)
+    frame.columns = [f"c{i}" for i in range(10)]
+    by_frame, by_array = quick().fit(frame, Y), quick().fit(X, Y)
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        assert_array_equal(by_frame.predict(X), by_array.predict(X))
+    with pytest.warns(UserWarning, match="has feature names"):
+        assert_array_equal(by_array.predict(frame), by_array.predict(X))
+
+
 def test_text_columns_are_used():
     """A target that depends on a text column alone is learnt, missing and unseen labels included."""
     rng = np.random.default_rng(0)

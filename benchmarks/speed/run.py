@@ -369,7 +369,7 @@ def fit_lines(best: Times) -> list[Line]:
         for peer in peers:
             ratio = best[peer] / best[name]
             is_target = peer == "lightning-uq-box" and OUR_FITS[name] is variance_head
-            judgement = judged(ratio, 3) if is_target else (f"{ratio:.1f} x",)
+            judgement = judged(ratio, 3) if is_target else (f"{ratio:.2f} x",)
             lines.append(Line(job, in_fit(best[name]), f"{peer}, 1 pass per step: {in_fit(best[peer])}", *judgement))
     return lines
 
@@ -391,7 +391,7 @@ def in_fit(value: float) -> str:
 
 
 def judged(ratio: float, target: float) -> tuple[str, str]:
-    return f"{ratio:.1f} x", f"at least {target:g} x: {'met' if ratio >= target else 'MISSED'}"
+    return f"{ratio:.2f} x", f"at least {target:g} x: {'met' if ratio >= target else 'MISSED'}"
 
 
 def at_peak(job: str, value: float, flops: float, peak: Peak, target: float | None = None) -> Line:

@@ -7,6 +7,7 @@ warnings, so that a user can silence or raise exactly one of them.
 import difflib
 import math
 from collections.abc import Iterable
+from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
 
@@ -108,7 +109,7 @@ def check_vector(name: str, values: ArrayLike, *, positive: bool = False) -> NDA
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         try:
-            if array.dtype.kind != "O":
+            if array.dtype.kind != "O" or not all(isinstance(value, Real | Decimal) for value in array.flat):
                 raise TypeError
             array = array.astype(np.float64)
         except (TypeError, ValueError):

@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hetcal._checks import check_number, check_triple, check_vector, must
-from hetcal.metrics import calibration_curve, calibration_error, equal_count_bins, rmse, sharpness
+from hetcal.metrics import (
+    calibration_curve,
+    calibration_error,
+    calibration_noise_floor,
+    equal_count_bins,
+    rmse,
+    sharpness,
+)
 from hetcal.prediction import Prediction
 
 try:
@@ -76,7 +83,8 @@ def plot_calibration(
         ax.plot([0, 1], [0, 1], color="0.35", linewidth=1, label="calibrated")
         ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
         ax.set(xlabel="Nominal coverage (level of the interval)", ylabel="Observed coverage (share of rows inside)")
-    name = f"{label or 'model'} (CE {calibration_error(y, mean, std):.3f})"
+    floor = calibration_noise_floor(np.size(y))
+    name = f"{label or 'model'} (CE {calibration_error(y, mean, std):.3f}, floor {floor:.3f})"
     marks = slice(9 - 2 * nth % 10, None, 10)  # shifted from curve to curve, so that no marker hides another
     ax.plot(curve.levels, curve.coverage, **_look(nth), markevery=marks, label=name, gid="hetcal-coverage")
     ax.legend(loc="best", fontsize="small")

@@ -6,6 +6,7 @@ place, `Standardizer.inverse`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -25,6 +26,7 @@ ROUNDING = 1e-13
 # Where the encoder's numbers level off, in standard deviations.
 SOFT_LIMIT = 3.0
 MISSING = "(missing)"
+DATE_ADVICE = "turn dates into numbers first, such as the year, the hour or the days since a fixed day"
 
 
 class Standardizer:
@@ -109,12 +111,7 @@ def read_series(name: str, series: Any) -> NDArray[Any]:
     if dtype == nw.String or dtype == nw.Object or dtype == nw.Unknown:
         return column_of_objects(name, series.to_list())
     if dtype.is_temporal():
-        raise must(
-            f"column {name!r}",
-            "hold numbers, booleans or text",
-            str(dtype),
-            "turn dates into numbers first, such as the year, the hour or the days since a fixed day",
-        )
+        raise must(f"column {name!r}", "hold numbers, booleans or text", dtype.__class__.__name__, DATE_ADVICE)
     raise must(f"column {name!r}", "hold numbers, booleans or text", str(dtype), "convert or drop it", TypeError)
 
 
@@ -138,6 +135,8 @@ def column_of_objects(name: str, values: Any) -> NDArray[Any]:
     is_number = [isinstance(value, Real | Decimal | np.bool_) and not is_missing(value) for value in values]
     is_text = [isinstance(value, str) for value in values]
     for row, value in enumerate(values):
+        if isinstance(value, date) and not is_missing(value):
+            raise must(f"column {name!r}", "hold numbers, booleans or text", value, DATE_ADVICE)
         if not (is_number[row] or is_text[row] or is_missing(value)):
             raise TypeError(
                 f"column {name!r} must hold numbers or text, got {value!r} in row {row}; "

@@ -251,7 +251,7 @@ class HCRegressor(RegressorMixin, BaseEstimator):
             X = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
             if X.dtype.kind in "SU":
                 raise must("X", "hold numbers if it is an array", X.dtype.name, "give a data frame for text columns")
-            return read_table(X)
+            return self._named(read_table(X), reset)
         frame = nw.from_native(check_unique_columns(X), eager_only=True)
         for count, noun in zip(frame.shape, ("sample", "feature"), strict=True):
             if count == 0:
@@ -261,7 +261,11 @@ class HCRegressor(RegressorMixin, BaseEstimator):
             frame = frame.select(list(fitted_names))
         X = frame.to_native()
         validate_data(self, X, reset=reset, skip_check_array=True)
-        return read_table(X)
+        return self._named(read_table(X), reset)
+
+    def _named(self, table: Table, reset: bool) -> Table:
+        """With the names of fit: an array may follow a frame, or a frame an array, and is then taken by position."""
+        return table if reset else Table(dict(zip(self.encoder_.kinds, table.columns.values(), strict=True)))
 
     def _build(self, n_inputs: int, seed: int) -> nn.Module:
         """The estimator round its network, both freshly initialised from the seed."""
@@ -277,7 +281,10 @@ class HCRegressor(RegressorMixin, BaseEstimator):
             check_choice("estimator_options", name, known)
         if "seed" in inspect.signature(factory).parameters:
             options["seed"] = seed
-        return factory(self._network(n_inputs, factory.n_outputs, seed), **options)
+        estimator = factory(self._network(n_inputs, factory.n_outputs, seed), **options)
+        if self.network is not None:
+            check_inputs(estimator, n_inputs)
+        return estimator
 
     def _network(self, n_inputs: int, n_outputs: int, seed: int) -> nn.Module:
         if self.network is None:
@@ -300,7 +307,7 @@ class HCRegressor(RegressorMixin, BaseEstimator):
                     if callable(reset):
                         reset()
             elif callable(self.network):
-                network = self.network(n_inputs, n_outputs)
+                network = call_factory(self.network, n_inputs, n_outputs)
             else:
                 network = None
         if not isinstance(network, nn.Module):
@@ -319,6 +326,29 @@ def choose(name: str, value: Any, known: dict[str, Any]) -> Any:
     if callable(value):
         return value
     return known[check_choice(name, value, known)]
+
+
+def call_factory(factory: Any, n_inputs: int, n_outputs: int) -> Any:
+    try:
+        inspect.signature(factory).bind(n_inputs, n_outputs)
+    except TypeError as error:
+        advice = f"let it take the two numbers ({error})"
+        raise must("network", "be callable as network(n_inputs, n_outputs)", factory, advice, TypeError) from None
+    return factory(n_inputs, n_outputs)
+
+
+@torch.no_grad()
+def check_inputs(estimator: nn.Module, n_inputs: int) -> None:
+    """Try a user's network on two rows of zeros, so that a wrong width is said before training."""
+    try:
+        estimator.eval()(torch.zeros(2, n_inputs))
+    except RuntimeError as error:
+        raise must(
+            "network",
+            f"take rows of {n_inputs} numbers, the width of the encoded table",
+            f"{type(error).__name__}: {error}",
+            "for tables give a class or function (n_inputs, n_outputs) instead of a module",
+        ) from error
 
 
 def check_unique_columns(X: Any) -> Any:

@@ -3,6 +3,7 @@
 No silent garbage, no cryptic exception, for every estimator of the registry.
 """
 
+import datetime
 import warnings
 
 import numpy as np
@@ -11,6 +12,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
+from torch import nn
 
 from hetcal import HCRegressor
 from hetcal._checks import DegenerateDataWarning
@@ -130,6 +132,13 @@ REFUSED = {
     "text among numbers": (with_cell("n/a", object), Y, ValueError, r"column 'x1' must hold numbers or text, not both"),
     "numbers as text": (frame(c=[str(v) for v in Y]), Y, ValueError, r"column 'c' must not hold numbers as text"),
     "dates": (frame(c=pd.date_range("2020", periods=N)), Y, ValueError, r"column 'c' must hold .*turn dates into"),
+    "date objects": (
+        frame(c=[datetime.date(2020, 1, 1)] * N),
+        Y,
+        ValueError,
+        r"column 'c' must hold .*turn dates into",
+    ),
+    "numbers as text in y": (X, np.array([str(v) for v in Y], dtype=object), TypeError, r"y must hold real numbers"),
     "lists in a frame": (pl.DataFrame({"a": [[1, 2]] * N}), Y, TypeError, r"column 'a' must hold"),
     "equal column names": (pd.DataFrame(X, columns=["a", "b", "a"]), Y, ValueError, r"names that differ.*\['a'\]"),
     "text as X": ("data.csv", Y, ValueError, r"Expected 2D array|could not convert|scalar"),
@@ -173,6 +182,7 @@ def test_refused_with_a_clear_sentence(case):
             HCRegressor(max_epochs=2, random_state=0).fit(table, target)
 
 
+TOO_WIDE = nn.Sequential(nn.Linear(7, 4), nn.Dropout(0.2), nn.Linear(4, 1))
 SETTINGS = [
     ({"estimator": "mc_droput"}, r"estimator must be one of .* got estimator='mc_droput'; did you mean 'mc_dropout'\?"),
     ({"objective": "gausian_nll"}, r"objective must be one of .*did you mean 'gaussian_nll'\?"),
@@ -196,12 +206,17 @@ SETTINGS = [
     ({"estimator_options": {"sample": 3}}, r"estimator_options must be one of .*did you mean 'samples'\?"),
     ({"estimator_options": {"samples": 3}}, r"samples must be at least 4, got samples=3"),
     ({"estimator_options": {"masks": "row"}}, r"masks must be one of \['per_row', 'shared'\], got masks='row'"),
+    (
+        {"network": nn.Sequential(nn.Linear(7, 4), nn.Dropout(0.2), nn.Linear(4, 1))},
+        r"network must take rows of 3 numbers, .*give a class or function",
+    ),
+    ({"network": lambda: None}, r"network must be callable as network\(n_inputs, n_outputs\)"),
     ({"network": 5}, r"network must be None, an nn.Module, or a class or function"),
     ({"device": "gpu"}, r"device must be .*got device='gpu'"),
 ]
 
 
-@pytest.mark.parametrize(("settings", "message"), SETTINGS, ids=[str(s) for s, _ in SETTINGS])
+@pytest.mark.parametrize(("settings", "message"), SETTINGS, ids=[message[:40] for _, message in SETTINGS])
 def test_wrong_settings(settings, message):
     """A wrong setting is refused by name, with the nearest right one."""
     with pytest.raises((ValueError, TypeError), match=message):
