@@ -229,6 +229,15 @@ def test_fit_does_not_depend_on_row_order_and_weights_are_repetitions():
     assert_array_equal(weighted, repeated)
 
 
+@pytest.mark.parametrize("unit", [2.0**-900, 1e-300, 1e300])
+def test_only_ratios_of_weights_matter(unit):
+    """Weights in any unit give the same model, to the bit where the unit is a power of two."""
+    weights = 1.0 + np.arange(150) % 3
+    expected = quick().fit(X, Y, sample_weight=weights).predict(X)
+    got = quick().fit(X, Y, sample_weight=weights * unit).predict(X)
+    assert_allclose(got, expected, rtol=0 if unit == 2.0**-900 else 1e-2)
+
+
 @pytest.mark.parametrize("estimator", ["mc_dropout", "quantile_range", "variance_head"])
 @pytest.mark.parametrize(
     ("a", "b", "tolerance"), [(1e-12, 0, 1e-6), (1e12, 0, 1e-6), (3.7, 1e3, 1e-6), (1, 1e6, 1e-6), (1, 1e9, 1e-4)]

@@ -379,13 +379,13 @@ def check_target(y: Any, n: int) -> NDArray[np.float64]:
 
 
 def check_weights(sample_weight: Any, table: Table) -> NDArray[np.float64]:
-    """One weight per row, at least 0, the largest 1 (only their ratios matter)."""
+    """One weight per row, at least 0. Only ratios matter, so the largest is brought near 1, and no sum overflows."""
     if sample_weight is None:
         return np.ones(len(table))
     weights = _check_sample_weight(sample_weight, np.empty((len(table), 1)), dtype=np.float64, ensure_non_negative=True)
     if not (weights > 0).any():
         raise must("sample_weight", "be greater than zero for some row", 0.0, "give at least two rows a weight")
-    return weights
+    return weights / 2.0 ** np.floor(np.log2(weights.max()))  # a power of two: exact
 
 
 def fit_target_scaler(target: NDArray[np.float64], weights: NDArray[np.float64]) -> Standardizer:
