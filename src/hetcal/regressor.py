@@ -100,7 +100,8 @@ class HCRegressor(RegressorMixin, BaseEstimator):
         column_order: "by_name" takes the columns of a frame in any order; "as_fitted" refuses another order, as
             scikit-learn's own estimators do.
         random_state: None, an integer, or a NumPy generator. An integer makes fit and predict repeatable bit for bit
-            on one machine with one number of threads. Global generators are never touched.
+            on one machine with one number of threads. Global generators are left as they were, unless a user's network
+            draws from them itself (`torch.nn.functional.dropout`); put `nn.Dropout` there instead.
         device: "cpu" or "cuda".
         progress: Show a progress bar while fitting.
 

@@ -18,7 +18,7 @@ from hetcal.networks import CHANNEL_DROPOUT, DROPOUT_LAYERS, WEIGHT_LAYERS, Priv
 from hetcal.prediction import Prediction
 
 MASKS = ("shared", "per_row")
-# Passes that predict together: with blocks of 64 rows the activations of a layer of 128 stay in the cache.
+# Passes that are evaluated together where the network cannot be thinned: bounds the memory of a block.
 PASSES_AT_ONCE = 10
 
 
