@@ -1,5 +1,17 @@
-"""Data to try things on. So far: synthetic sets whose true mean and standard deviation are known."""
+"""Data to try things on: the paper's eight UCI sets, and synthetic sets whose true mean and deviation are known."""
 
-from hetcal.datasets.synthetic import SyntheticData, heteroscedastic
+from hetcal.datasets.entry import available
+from hetcal.datasets.real import Dataset, load
+from hetcal.datasets.synthetic import SYNTHETIC, SyntheticData, gap, heavy_tailed, heteroscedastic, skewed
 
-__all__ = ["SyntheticData", "heteroscedastic"]
+__all__ = [
+    "SYNTHETIC",
+    "Dataset",
+    "SyntheticData",
+    "available",
+    "gap",
+    "heavy_tailed",
+    "heteroscedastic",
+    "load",
+    "skewed",
+]

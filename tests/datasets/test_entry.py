@@ -1,0 +1,91 @@
+"""The catalog is complete, says what it means, and is nothing but the folder's TOML files."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hetcal.datasets import available, entry
+from hetcal.datasets.entry import parse_entry, read_entry
+
+CATALOG = Path(str(entry.CATALOG))
+TEXT = (CATALOG / "parkinsons.toml").read_text()
+UCI = "https://archive.ics.uci.edu/"
+
+
+@pytest.mark.parametrize("name", available())
+def test_entry_is_complete(name):
+    """Licence, citation, checksum and addresses are there, and every named column exists where the entry lists them."""
+    found = read_entry(name)
+    assert all(text.strip() for text in (found.title, found.licence, found.citation, found.target))
+    assert found.url.startswith(UCI)
+    assert re.fullmatch("[0-9a-f]{64}", found.file.sha256)
+    assert found.file.bytes > 0
+    assert Path(found.file.name).name == found.file.name
+    used = [found.target, *found.dropped, *found.categories]
+    assert len(set(used)) == len(used)
+    assert not found.reader.columns or set(used) <= set(found.reader.columns)
+    assert len(set(found.reader.columns)) == len(found.reader.columns)
+    assert (found.groups.column != "") == (found.groups.rule in ("same_value", "same_day"))
+
+
+@pytest.mark.parametrize("name", available())
+def test_addresses(name):
+    """The archive's current address first, then the older one; Boston has left the current archive."""
+    sources = read_entry(name).file.sources
+    paths = [source.address.removeprefix(UCI) for source in sources]
+    assert all(source.address.startswith(UCI) for source in sources)
+    kinds = ["static/public/", "ml/machine-learning-databases/"][1 if name == "boston" else 0 :]
+    assert [path.startswith(kind) for path, kind in zip(paths, kinds, strict=True)] == [True] * len(kinds)
+    assert [bool(source.member) for source in sources] == [path.endswith(".zip") for path in paths]
+
+
+def test_nothing_but_entries_is_shipped():
+    """No data set lies in the package."""
+    assert {path.suffix for path in CATALOG.iterdir()} == {".toml"}
+    assert sum(path.stat().st_size for path in CATALOG.iterdir()) < 30_000
+
+
+def test_folder_is_the_list(tmp_path, monkeypatch):
+    """A new file is a new data set, with no other registration."""
+    shutil.copy(CATALOG / "boston.toml", tmp_path / "new-set.toml")
+    (tmp_path / "notes.txt").touch()
+    monkeypatch.setattr(entry, "CATALOG", tmp_path)
+    assert available() == ["new-set"]
+    assert read_entry("new-set").target == "MEDV"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("dropped =", "droped =", r"key in x.toml must be one of .*, got .*='droped'; did you mean 'dropped'\?"),
+        ("separator =", "seperator =", r"key in reader in x.toml must be one of .*; did you mean 'separator'\?"),
+        ("member =", "membre =", r"key in sources in file in x.toml must be one of .*; did you mean 'member'\?"),
+        ("licence =", "#", "x.toml must have the key 'licence', got .*; add it"),
+        ("sha256 =", "#", "file in x.toml must have the key 'sha256'"),
+        ("bytes = 911261", "bytes = '911261'", "bytes in file in x.toml must be of type int, got .*'911261'"),
+        ('["subject#", "motor_UPDRS"]', '"motor_UPDRS"', "dropped in x.toml must be of type tuple, got .*; correct"),
+        ('["subject#", "motor_UPDRS"]', "[1]", "dropped in x.toml must be of type str, got .*=1; correct"),
+        ("[reader]", "[[reader]]", "reader in x.toml must be a table, got .*; give the keys of Reader"),
+        ("same_value", "same_values", r"rule must be one of .*; did you mean 'same_value'\?"),
+    ],
+)
+def test_typing_errors_do_not_pass(old, new, message):
+    assert old in TEXT
+    with pytest.raises((TypeError, ValueError), match=message):
+        parse_entry(TEXT.replace(old, new), "x.toml")
+
+
+@pytest.mark.parametrize(
+    ("given", "nearest"), [("bostn", "boston"), ("Red_Wine", "red-wine"), ("auto_mpg", "auto-mpg")]
+)
+def test_nearest_name(given, nearest):
+    with pytest.raises(ValueError, match=rf"name must be one of \['auto-mpg'.*; did you mean '{nearest}'\?"):
+        read_entry(given)
+
+
+@pytest.mark.parametrize("given", ["../catalog/boston", "boston.toml", "/etc/passwd", "", None])
+def test_names_are_not_paths(given):
+    with pytest.raises(ValueError, match="name must be one of"):
+        read_entry(given)
