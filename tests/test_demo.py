@@ -12,7 +12,7 @@ def test_table_and_pictures(monkeypatch, tmp_path):
     monkeypatch.setattr(demo, "make", lambda method, **settings: make(method, max_epochs=2, width=8, **settings))
     data = {"diabetes": demo.diabetes(), "synthetic": demo.synthetic()}
     results = {(name, method): demo.fit_and_judge(data[name], method) for name in data for method in METHODS}
-    text = demo.table([(demo.NAMES[method], results["synthetic", method]) for method in METHODS])
+    text = demo.table([(METHODS[method].title, results["synthetic", method]) for method in METHODS])
     lines = text.splitlines()
     assert len({len(line) for line in lines}) == 1
     assert "sigma corr." in lines[0]

@@ -72,7 +72,7 @@ def test_make(method):
 
 
 def test_methods_are_the_papers():
-    """The paper's table as rows: MC Dropout and Dropout-HC differ in their objective alone."""
+    """The paper's table as rows: MC Dropout and Dropout-HC take sigma from the same place."""
     rows = {name: (row.estimator, row.objective) for name, row in hetcal.METHODS.items()}
     assert rows == {
         "mc-dropout": ("mc_dropout", "squared_error"),
@@ -83,6 +83,55 @@ def test_methods_are_the_papers():
     assert hetcal.make("quantile-hc").objective_weight == 0.75
     with pytest.raises(ValueError, match=r"method must be one of .*did you mean 'dropout-hc'\?"):
         hetcal.make("dropout_hc")
+
+
+def test_make_adds_estimator_options():
+    """Options of the caller join those of the method; None leaves the method's."""
+    model = hetcal.make("mc-dropout", estimator_options={"prediction_samples": 7})
+    assert model.estimator_options == {"samples": 1, "masks": "per_row", "prediction_samples": 7}
+    assert hetcal.make("mc-dropout", estimator_options=None).estimator_options == {"samples": 1, "masks": "per_row"}
+    assert hetcal.make("hnn").estimator_options is None
+
+
+def test_groups_are_held_back_whole():
+    """A target that is pure noise between groups looks learnable by row, and does not if groups are held back whole.
+
+    Standardised validation RMSE: near 0 if every group is seen in training, near 1 for new groups. The limits are
+    about five standard errors of either away.
+    """
+    random = np.random.default_rng(0)
+    groups = np.repeat(np.arange(60), 10)
+    X, y = random.normal(size=(60, 8))[groups], random.normal(size=60)[groups] + 0.01 * random.normal(size=600)
+
+    def validation_rmse(**fit):
+        model = HCRegressor("variance_head", "squared_error", dropout=0.0, max_epochs=60, random_state=0)
+        return model.fit(X, y, **fit).history_.validation["rmse"][-1]
+
+    assert validation_rmse() < 0.3
+    assert validation_rmse(groups=groups) > 0.6
+
+
+def test_groups_may_be_any_labels_in_any_order():
+    """Text labels and shuffled rows give the very same model."""
+    labels, order = np.arange(150) // 10, np.random.default_rng(0).permutation(150)
+    model = HCRegressor("variance_head", width=8, max_epochs=3, random_state=0)
+    expected = model.fit(X, Y, groups=labels).predict(X)
+    names = np.array([f"patient {label:02}" for label in labels], dtype=object)
+    assert_array_equal(model.fit(X[order], Y[order], groups=names[order]).predict(X), expected)
+    assert (model.fit(X, Y).predict(X) != expected).any()
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        (np.zeros(150), r"groups must name at least 2 groups, got groups=\[0.0\]"),
+        (np.arange(7), r"groups must have one label per row of X \(150\), got groups='7 labels'"),
+    ],
+    ids=["one group", "too few labels"],
+)
+def test_wrong_groups(groups, message):
+    with pytest.raises(ValueError, match=message):
+        HCRegressor().fit(X, Y, groups=groups)
 
 
 def test_sigma_follows_the_known_noise():

@@ -101,6 +101,21 @@ def test_split_is_random_disjoint_and_complete():
     assert sorted([*training.y.tolist(), *validation.y.tolist()]) == list(range(400))
 
 
+def test_split_keeps_groups_together():
+    """No group stands on both sides, about the asked share is held back, and both sides have rows."""
+    groups = torch.arange(200) // 8
+    rows = check_rows(torch.arange(200.0)[:, None], groups.float(), None, torch.device("cpu"))
+    for seed in range(20):
+        training, validation = split(rows, 0.1, torch.Generator().manual_seed(seed), groups)
+        assert not set(training.y.tolist()) & set(validation.y.tolist())
+        assert sorted([*training.x[:, 0].tolist(), *validation.x[:, 0].tolist()]) == list(range(200))
+        assert 16 <= len(validation) <= 24
+
+    two = torch.tensor([0] * 190 + [1] * 10)
+    training, validation = split(rows, 0.9, torch.Generator().manual_seed(0), two)
+    assert {len(training), len(validation)} == {190, 10}
+
+
 def test_weights_count_like_repetition():
     """Full batches: weights 1 and 3 give the gradient steps of rows given once and three times."""
     weights = torch.tensor([1.0, 3.0] * 10)

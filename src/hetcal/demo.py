@@ -27,7 +27,6 @@ COLUMNS = {
     "seconds": "seconds",
     "sigma corr.": "std_correlation",
 }
-NAMES = {"mc-dropout": "MC Dropout", "hnn": "HNN", "dropout-hc": "Dropout-HC", "quantile-hc": "Quantile-HC"}
 Arrays = dict[str, NDArray[np.float64]]
 
 
@@ -41,14 +40,14 @@ def main() -> None:
     jobs = [(name, method) for name in data for method in METHODS]
     results: dict[tuple[str, str], dict[str, Any]] = {}
     for name, method in (bar := tqdm(jobs, unit="fit", leave=False)):
-        bar.set_description(f"{NAMES[method]} on {name}")
+        bar.set_description(f"{METHODS[method].title} on {name}")
         results[name, method] = fit_and_judge(data[name], method)
 
     for name, arrays in data.items():
         print(f"\n{TITLES[name]}: {len(arrays['y_train'])} rows to train, {len(arrays['y'])} to judge\n")
-        print(table([(NAMES[method], results[name, method]) for method in METHODS]))
+        print(table([(METHODS[method].title, results[name, method]) for method in METHODS]))
         for method in METHODS:
-            print(f"  {NAMES[method]:<12} {results[name, method]['verdict']}")
+            print(f"  {METHODS[method].title:<12} {results[name, method]['verdict']}")
     print("\nCE: calibration error, to be read beside its floor, the CE of a perfect model on as many rows.")
     print("sigma corr.: correlation of predicted and true standard deviation, where the truth is known.")
     draw(data, results, folder)
@@ -111,7 +110,7 @@ def draw(data: dict[str, Arrays], results: dict[tuple[str, str], dict[str, Any]]
         ax = figure.add_subplot()
         for method in METHODS:
             result = results[name, method]
-            plots.plot_calibration(arrays["y"], result["mean"], result["std"], label=NAMES[method], ax=ax)
+            plots.plot_calibration(arrays["y"], result["mean"], result["std"], label=METHODS[method].title, ax=ax)
         ax.set_title(TITLES[name])
         figure.savefig(folder / f"{name}-calibration.png", dpi=150)
 
@@ -122,7 +121,7 @@ def draw(data: dict[str, Arrays], results: dict[tuple[str, str], dict[str, Any]]
         plots.plot_intervals(*truth, ax=axes[0, 0])
         plots.plot_residual_vs_std(*truth, ax=axes[0, 1])
         for method in ("mc-dropout", "dropout-hc"):
-            plots.plot_std_distribution(results[name, method]["std"], label=NAMES[method], ax=axes[1, 0])
+            plots.plot_std_distribution(results[name, method]["std"], label=METHODS[method].title, ax=axes[1, 0])
         plots.plot_history(result["history"], ax=axes[1, 1])
         figure.suptitle(f"Dropout-HC: {TITLES[name]}")
         figure.savefig(folder / f"{name}-dropout-hc.png", dpi=150)

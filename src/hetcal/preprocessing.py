@@ -249,14 +249,14 @@ def soft_clip(z: Floats) -> Floats:
     return z / np.hypot(1.0, z / SOFT_LIMIT)  # hypot does not overflow
 
 
-def merge_equal_rows(table: Table, y: Floats, weights: Floats) -> tuple[Table, Floats, Floats]:
-    """Rows without weight dropped, equal rows merged into one with the sum of their weights, in an order of their own.
+def merge_equal_rows(table: Table, y: Floats, weights: Floats) -> tuple[NDArray[np.intp], Floats]:
+    """Which rows to keep, and their weights: rows without weight are dropped, equal ones merged with summed weights.
 
     So a weight of 2 is exactly a row given twice, the order of the rows does not matter, and no row stands both in
     the training and in the validation part. The order depends on ranks only, so other units do not change it.
     """
     weighted = np.flatnonzero(weights > 0)
-    table, y, weights = table.take(weighted), y[weighted], weights[weighted]
+    table, y = table.take(weighted), y[weighted]
     x_ranks = np.column_stack([ranks(values) for values in table.columns.values()])  # (n, columns)
     # Odd multipliers and wrap-around sums: a hash per row, so that one sort does instead of one per column.
     multipliers = np.random.default_rng(0).integers(2**63, size=x_ranks.shape[1], dtype=np.uint64) * np.uint64(2) + 1
@@ -265,8 +265,7 @@ def merge_equal_rows(table: Table, y: Floats, weights: Floats) -> tuple[Table, F
     keys = np.column_stack([x_ranks, ranks(y)])[order]
     is_new = np.ones(len(order), dtype=bool)
     is_new[1:] = (keys[1:] != keys[:-1]).any(axis=1)
-    first = order[is_new]
-    return table.take(first), y[first], np.add.reduceat(weights[order], np.flatnonzero(is_new))
+    return weighted[order[is_new]], np.add.reduceat(weights[weighted[order]], np.flatnonzero(is_new))
 
 
 def ranks(values: NDArray[Any]) -> NDArray[np.uint64]:

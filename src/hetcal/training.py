@@ -79,6 +79,7 @@ def train(
     y: Tensor,
     *,
     sample_weight: Tensor | None = None,
+    groups: Tensor | None = None,
     objective_weight: float = 1.0,
     validation_fraction: float = 0.1,
     learning_rate: float = 1e-3,
@@ -99,6 +100,7 @@ def train(
         x: (n, d) inputs, standardised.
         y: (n,) target, standardised.
         sample_weight: (n,) weights, at least 0; a weight of 2 counts like two equal rows.
+        groups: (n,) integers; rows of one group are never split between training and validation.
         objective_weight: Weight of the objective beside the estimator's own loss (0.75 for Quantile-HC in the paper).
         validation_fraction: Part of the rows held back to choose the best epoch; 0 trains on all for `max_epochs`.
         learning_rate, weight_decay, batch_size: Of AdamW.
@@ -135,7 +137,8 @@ def train(
     device = check_device(device)
 
     generator = torch.Generator().manual_seed(seed)
-    training, validation = split(check_rows(x, y, sample_weight, device), validation_fraction, generator)
+    rows = check_rows(x, y, sample_weight, device)
+    training, validation = split(rows, validation_fraction, generator, check_groups(groups, len(rows)))
     estimator.to(device).train()
     optimiser = torch.optim.AdamW(estimator.parameters(), lr=learning_rate, weight_decay=weight_decay, fused=True)
     loss_of = make_loss(estimator, objective, n_train=len(training))
@@ -199,11 +202,32 @@ def check_rows(x: Tensor, y: Tensor, sample_weight: Tensor | None, device: torch
     return Rows(x.to(device), y.to(device), (weight / weight.mean()).to(device))
 
 
-def split(rows: Rows, validation_fraction: float, generator: torch.Generator) -> tuple[Rows, Rows]:
-    """Random training and validation rows; none for validation if there are too few to say anything."""
+def check_groups(groups: Tensor | None, n: int) -> Tensor | None:
+    if groups is not None and groups.shape != (n,):
+        raise must("groups", f"have one number per row ({n})", f"shape {tuple(groups.shape)}", "give one per row")
+    return groups
+
+
+def split(
+    rows: Rows, validation_fraction: float, generator: torch.Generator, groups: Tensor | None = None
+) -> tuple[Rows, Rows]:
+    """Random training and validation rows, or whole groups; none for validation if too few to say anything."""
     n_validation = math.ceil(validation_fraction * len(rows)) if len(rows) >= MIN_ROWS_FOR_VALIDATION else 0
-    order = torch.randperm(len(rows), generator=generator).to(rows.y.device)
+    order = torch.randperm(len(rows), generator=generator)
+    if groups is not None and n_validation:
+        order, n_validation = by_groups(order, n_validation, groups.cpu())
+    order = order.to(rows.y.device)
     return rows.take(order[n_validation:]), rows.take(order[:n_validation])
+
+
+def by_groups(order: Tensor, n_validation: int, groups: Tensor) -> tuple[Tensor, int]:
+    """The order with whole groups first, until about `n_validation` rows; one group at least remains for training."""
+    counts = torch.bincount(groups)
+    drawn = list(dict.fromkeys(groups[order].tolist()))  # in random order
+    ends = counts[drawn].cumsum(0)
+    taken = int((ends[:-1] - n_validation).abs().argmin()) + 1
+    held_back = torch.isin(groups[order], torch.tensor(drawn[:taken]))
+    return torch.cat([order[held_back], order[~held_back]]), int(ends[taken - 1])
 
 
 def batches(rows: Rows, batch_size: int, generator: torch.Generator) -> Iterator[Rows]:

@@ -38,7 +38,8 @@ class MCDropout(AbstractEstimator):
         network: A module with `nn.Dropout` layers. One without gets dropout of `rate` before every weight layer but
             the first, and a `DropoutInsertedWarning` says so.
         rate: Dropout rate of inserted layers; the network's own layers keep theirs.
-        samples: Passes per training step, at least 4.
+        samples: Passes per training step, at least 4; or 1, ordinary dropout, for an objective that leaves sigma alone
+            (while training, sigma is then the floor).
         prediction_samples: Passes per prediction.
         masks: "shared", one mask per pass for the whole batch, or "per_row", a mask for every row and pass in
             training, as `nn.Dropout` draws them (slower). Prediction always samples whole networks.
@@ -64,7 +65,7 @@ class MCDropout(AbstractEstimator):
         seed: int = 0,
     ) -> None:
         check_number("rate", rate, 0, 1, open_low=True, open_high=True)
-        self.samples = check_number("samples", samples, 4, integer=True)
+        self.samples = samples if samples == 1 else check_number("samples", samples, 4, integer=True)
         self.prediction_samples = check_number("prediction_samples", prediction_samples, 2, integer=True)
         self.masks = check_choice("masks", masks, MASKS)
         self.std_floor = check_number("std_floor", std_floor, 0, open_low=True)
@@ -85,7 +86,10 @@ class MCDropout(AbstractEstimator):
         return SampledDropout(layer.p, channels=isinstance(layer, CHANNEL_DROPOUT), generator=self.generator)
 
     def forward(self, x: Tensor) -> Prediction:
-        return moments(self.sampled_passes(x), self.std_floor, lost=3 if self.training else 1)
+        passes = self.sampled_passes(x)
+        if len(passes) == 1:
+            return Prediction(passes[0], torch.full_like(passes[0], self.std_floor))
+        return moments(passes, self.std_floor, lost=3 if self.training else 1)
 
     def sampled_passes(self, x: Tensor) -> Tensor:
         """The network's answer under each mask: (samples, n)."""
