@@ -12,7 +12,7 @@ from hetcal._checks import TrainingDivergedError, TrainingWarning
 from hetcal.estimators import QuantileRange, VarianceHead, predict
 from hetcal.networks import MLP
 from hetcal.objectives import capped_gaussian_nll, gaussian_nll, squared_error
-from hetcal.training import batches, check_rows, split, train
+from hetcal.training import Best, batches, check_rows, rate_factor, split, train
 
 GENERATOR = torch.Generator().manual_seed(0)
 X = torch.randn(400, 2, generator=GENERATOR)
@@ -56,16 +56,51 @@ def test_history_has_every_curve():
 
 
 def test_best_weights_are_restored():
-    """The estimator ends with the weights of the epoch that validated best."""
+    """The estimator ends with the weights of the epoch that the history names."""
     estimator = head()
     history = train(estimator, gaussian_nll, X, Y, max_epochs=30, learning_rate=0.05)
-    assert history.best_epoch == int(np.argmin(history.criterion))
+    assert 0 < history.best_epoch <= int(np.argmin(history.criterion))
     _, validation = split(check_rows(X, Y, None, torch.device("cpu")), 0.1, torch.Generator().manual_seed(0))
     prediction = predict(estimator, validation.x)
-    assert_allclose(capped_gaussian_nll(prediction, validation.y).mean(), min(history.criterion), rtol=1e-4)
+    kept = history.criterion[history.best_epoch]
+    assert_allclose(capped_gaussian_nll(prediction, validation.y).mean(), kept, rtol=1e-4)
     expected = history.validation["objective"][history.best_epoch]
     assert_allclose(gaussian_nll(prediction, validation.y).mean(), expected, rtol=1e-4)
     assert not estimator.training
+
+
+def chosen(epochs, weight=None):
+    """The epoch that `Best` chooses among rows of scores, and its bookkeeping."""
+    scores = torch.tensor(epochs, dtype=torch.float64)
+    best = Best(nn.Linear(1, 1), torch.ones(scores.shape[1]) if weight is None else torch.tensor(weight))
+    for epoch, row in enumerate(scores):
+        best.consider(epoch, row)
+    return best
+
+
+def test_the_earliest_epoch_within_one_standard_error_is_chosen():
+    """By hand: excess over the best (1, 0, 2, 1) has mean 1 and a standard error of sqrt(2) / 4, so it is far off.
+
+    Excess (1, -1, 1, -0.8) has mean 0.05 and standard error near 0.48, so it is near.
+    """
+    best, far, near = [0.0] * 4, [1.0, 0.0, 2.0, 1.0], [1.0, -1.0, 1.0, -0.8]
+    assert chosen([far, best]).chosen_epoch == 1
+    assert chosen([near, best]).chosen_epoch == 0
+    assert chosen([far, near, best, near]).chosen_epoch == 1
+    assert chosen([far, near, best, near]).epoch == 2
+    # A better epoch drops what was near the old best.
+    assert chosen([near, best, [-5.0] * 4]).chosen_epoch == 2
+    # Only rows with weight count: near is better on the second and fourth row, far off on the others.
+    assert chosen([near, best], weight=[1.0, 0.0, 1.0, 0.0]).chosen_epoch == 1
+
+
+def test_few_copies_of_the_weights_are_kept():
+    """A long plateau costs the memory of ten networks, and the best epoch is among them."""
+    plateau = [[0.1 + (n % 3) * 1e-3, -0.1] for n in range(100)]
+    best = chosen([*plateau, [-0.01, -0.01]])
+    assert len(best.candidates) == 10
+    assert best.chosen_epoch == 0
+    assert best.candidates[-1][0] == best.epoch == 100
 
 
 def test_patience():
@@ -75,6 +110,30 @@ def test_patience():
     assert history.stopped == "patience"
     assert history.best_epoch == 1
     assert len(history) == 5
+
+
+def test_max_steps_bounds_the_training():
+    """400 rows, 360 to train, are 3 steps an epoch: 10 steps are reached in the fourth."""
+    history = train(head(), gaussian_nll, X, Y, max_steps=10)
+    assert history.stopped == "max_steps"
+    assert len(history) == 4
+
+
+def test_learning_rate_rises_then_falls_to_nothing():
+    """A hundredth in the first step, the whole at 100, half of it half-way, none at the end and beyond."""
+    assert_allclose(
+        [rate_factor(step, 10_000) for step in (0, 100, 5000, 10_000, 20_000)], [0.01, 1, 0.5, 0, 0], atol=3e-4
+    )
+
+
+def test_rows_get_new_noise_in_each_step_and_stay_what_they_are():
+    """Noise of the asked size (20,000 draws: within 3 %), other noise each time, and the data untouched."""
+    rows = check_rows(torch.zeros(2000, 10), torch.zeros(2000), None, torch.device("cpu"))
+    generator = torch.Generator().manual_seed(0)
+    first, second = (next(batches(rows, 2000, generator, input_noise=0.2)).x for _ in range(2))
+    assert_allclose([first.std(), second.std()], 0.2, rtol=0.03)
+    assert (first != second).all()
+    assert (rows.x == 0).all()
 
 
 def test_without_validation_the_last_epoch_counts():
@@ -195,6 +254,9 @@ def test_progress_bar(capsys):
         ({"objective": lambda prediction, y: y.mean()}, "objective must return one loss per row"),
         ({"device": "abacus"}, "device must be one that torch finds on this machine, got device='abacus'"),
         ({"gradient_clip": 0.5}, "gradient_clip must be at least 1"),
+        ({"input_noise": -1}, "input_noise must be at least 0, got input_noise=-1"),
+        ({"max_steps": 0}, "max_steps must be at least 1, got max_steps=0"),
+        ({"groups": torch.zeros(3)}, r"groups must have one number per row \(400\), got groups='shape \(3,\)'"),
     ],
 )
 def test_wrong_arguments(change, message):

@@ -102,8 +102,19 @@ def calibration_curve(
     check_number("confidence", confidence, 0, 1, open_low=True, open_high=True)
     p = np.arange(1, 100) / 100 if levels is None else np.atleast_1d(check_levels("levels", levels))
     z = _standardize(y, mean, std)
-    lower, upper = _simultaneous_counts(len(z), float(confidence), tuple(p.tolist()))
-    return CalibrationCurve(p, _coverages(z, p), lower / len(z), upper / len(z))
+    return CalibrationCurve(p, _coverages(z, p), *calibration_band(len(z), p, confidence))
+
+
+def calibration_band(n: int, levels: ArrayLike, confidence: float = 0.95) -> tuple[Vector, Vector]:
+    """Least and largest coverage per level that a calibrated model has on n rows, at all levels at once.
+
+    >>> calibration_band(50, [0.5, 0.9])
+    (array([0.36, 0.8 ]), array([0.64, 0.98]))
+    """
+    check_number("n", n, 1, integer=True)
+    p = tuple(np.atleast_1d(check_levels("levels", levels)).tolist())
+    lower, upper = _simultaneous_counts(int(n), float(confidence), p)
+    return lower / n, upper / n
 
 
 def coverage(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9) -> float:

@@ -1,0 +1,140 @@
+"""The command line: arguments to one call, errors to one sentence. No logic lives here.
+
+Imports that cost time wait until a command needs them, so that `hetcal --help` answers at once.
+"""
+
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+try:
+    import typer
+except ImportError:
+    sys.exit("the command line needs typer and rich; install them with: pip install 'hetcal[cli]'")
+
+app = typer.Typer(
+    name="hetcal",
+    help="Prediction intervals that mean what they say.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+bench = typer.Typer(help="Run studies of data sets x methods x splits, and show them.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of results that `hetcal bench run` has written.")]
+FORMATS = ("terminal", "markdown", "latex", "csv", "cells")
+STOPPED = 130  # what a shell expects after Ctrl-C, and what typer makes of it without a word
+
+
+@app.callback()
+def root() -> None:
+    """Prediction intervals that mean what they say."""
+
+
+@bench.command("run")
+def bench_run(
+    protocol: Annotated[Path, typer.Argument(help="TOML file that describes the study.")],
+    out: Annotated[Path, typer.Option(help="Folder for the results; finished cells in it are not run again.")],
+    studies: Annotated[str | None, typer.Option(help="Only these studies of the protocol: a,b")] = None,
+    only: Annotated[str | None, typer.Option(help="Only these data sets: boston,crime")] = None,
+    methods: Annotated[str | None, typer.Option(help="Only these methods: hnn,dropout-hc")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Only these splits: 0,1,2 or 0-4")] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes side by side, one thread each.")] = 1,
+    quick: Annotated[bool, typer.Option("--quick", help="The protocol's first look, in minutes.")] = False,
+) -> None:
+    """Run a protocol, cell by cell. Stop it at any time: the same command goes on where it stopped."""
+    from hetcal.benchmark.protocol import read_protocol
+    from hetcal.benchmark.run import run
+
+    chosen = read_protocol(protocol)
+    results = run(
+        chosen.made_quick() if quick else chosen,
+        out,
+        studies=words(studies),
+        only=words(only),
+        methods=words(methods),
+        seeds=numbers(seeds),
+        jobs=jobs,
+    )
+    typer.echo(f"{len(results.done)} cells finished, {len(results.failed)} failed; now: hetcal bench table {out}")
+    if results.failed:
+        raise typer.Exit(1)
+
+
+@bench.command("table")
+def bench_table(
+    folder: Folder,
+    output: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "terminal",
+    metric: Annotated[list[str] | None, typer.Option(help="ce, rmse, crps, ...; may be given several times.")] = None,
+) -> None:
+    """Print the table: mean and standard error over the splits, noise floor, published values."""
+    from hetcal._checks import check_choice
+    from hetcal.benchmark import table
+    from hetcal.benchmark.results import read_results
+
+    check_choice("format", output, FORMATS)
+    for name in metric or ():
+        check_choice("metric", name, table.SUMMARY_METRICS)
+    results = read_results(folder)
+    if output in ("csv", "cells"):
+        text = table.render_csv(results) if output == "csv" else table.render_cells(results)
+    else:
+        tables = [one for name in metric or table.METRICS for one in table.tabulate(results, name)]
+        render: Any = getattr(table, f"render_{output}")
+        text = render(tables)
+    typer.echo(text, nl=False)
+    for note in table.notes(results):
+        typer.echo(note, err=True)
+
+
+@bench.command("figures")
+def bench_figures(
+    folder: Folder,
+    out: Annotated[Path | None, typer.Option(help="Folder for the pictures; the folder of results by default.")] = None,
+) -> None:
+    """Draw the figures, as PNG and SVG."""
+    from hetcal.benchmark.figures import draw_figures
+    from hetcal.benchmark.results import read_results
+
+    results = read_results(folder)
+    target = out or folder
+    target.mkdir(parents=True, exist_ok=True)
+    for path in draw_figures(results, target):
+        typer.echo(path)
+
+
+def words(text: str | None) -> list[str] | None:
+    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
+
+
+def numbers(text: str | None) -> list[int] | None:
+    """Whole numbers and ranges: "0,1,5-7" is 0, 1, 5, 6, 7."""
+    from hetcal._checks import must
+
+    chosen: list[int] = []
+    for word in words(text) or ():
+        found = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
+        if not found:
+            raise must("seeds", "be whole numbers and ranges", text, "write 0,1,2 or 0-4")
+        first, last = found.groups()
+        chosen += range(int(first), int(last or first) + 1)
+    return None if text is None else chosen
+
+
+def main() -> None:
+    """The `hetcal` command: an error that a user can mend is one sentence, not a traceback."""
+    try:
+        app()
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        typer.echo(f"hetcal: {error}", err=True)
+        sys.exit(2)
+    except (KeyboardInterrupt, SystemExit) as end:
+        if isinstance(end, SystemExit) and end.code != STOPPED:
+            raise
+        typer.echo("\nhetcal: stopped; what is finished is kept", err=True)
+        sys.exit(STOPPED)
+
+
+if __name__ == "__main__":
+    main()
