@@ -1,9 +1,7 @@
 """One cell: the split is the documented one, the same for every method, and the figures are those of the model."""
 
 import json
-import os
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,26 +10,11 @@ from numpy.testing import assert_array_equal
 from hetcal.benchmark.cell import check_settings, load_rows, run_cell, split_rows
 from hetcal.benchmark.protocol import Cell, parse_protocol
 from hetcal.datasets import heteroscedastic, skewed
-from hetcal.datasets.entry import read_entry
 from hetcal.metrics import calibration_curve, evaluate
 from hetcal.regressor import make
 from tests.studies import TINY
 
-RAW = Path(os.environ.get("HETCAL_DATA") or Path(__file__).parents[3] / "shared" / "data" / "raw")
 SMALL = {"width": 8, "depth": 2, "max_epochs": 2}
-
-
-@pytest.fixture
-def raw(monkeypatch):
-    """Skips a test that needs a raw file which is not on this machine."""
-    monkeypatch.setenv("HETCAL_DATA", str(RAW))
-
-    def need(name):
-        file = read_entry(name).file.name
-        if not ((RAW / file).is_file() or (RAW / f"{file}.gz").is_file()):
-            pytest.skip(f"{file} is not here; set HETCAL_DATA to a folder with the raw files")
-
-    return need
 
 
 @pytest.mark.parametrize("seed", [0, 7])
@@ -114,9 +97,9 @@ def test_max_train_rows():
     assert result["metrics"]["rmse"] == evaluate(data.y[order[800:]], mean, std)["rmse"]
 
 
-def test_equal_wines_stay_together(raw):
+def test_equal_wines_stay_together(load_raw):
     """No test row of a grouped split stands in the training part; of a random one many do."""
-    raw("red-wine")
+    load_raw("red-wine")
     X, y, groups = load_rows("red-wine")
     twins = {}
     for rule in ("grouped", "random"):
@@ -126,9 +109,9 @@ def test_equal_wines_stay_together(raw):
     assert twins["grouped"] == 0 < 50 < twins["random"]
 
 
-def test_grouped_cell(raw):
+def test_grouped_cell(load_raw):
     """Patients of the test part are new, and the regressor is told of the groups: it validates by patients too."""
-    raw("parkinsons")
+    load_raw("parkinsons")
     text = TINY.replace('"heteroscedastic", "skewed"', '"parkinsons"') + 'split = "grouped"\n'
     protocol = parse_protocol("max_train_rows = 1000\n" + text)
     result = run_cell(protocol, Cell("table", "parkinsons", "hnn", seed=0))
@@ -145,9 +128,9 @@ def test_grouped_cell(raw):
     assert result["metrics"]["rmse"] == rmse["told"] != rmse["not told"]
 
 
-def test_frames_keep_their_categories(raw):
+def test_frames_keep_their_categories(load_raw):
     """Rows of a real set are taken from its frame, so that text stays text."""
-    raw("auto-mpg")
+    load_raw("auto-mpg")
     X, y, groups = load_rows("auto-mpg")
     rows = np.array([5, 3, 200])
     assert list(X[rows].index) == rows.tolist()

@@ -134,6 +134,17 @@ def test_failed_cells_are_tried_again(finished, copy):
     assert without_seconds(copy) == without_seconds(finished)
 
 
+def test_cells_of_other_defaults_are_done_again(finished, copy):
+    """Two versions of hetcal must not mix in one table, even where the protocol leaves a setting to them."""
+    cell = PROTOCOL.cells()[0]
+    result = read_results(copy).done[cell]
+    write_result(copy, cell, {**result, "settings": {**result["settings"], "learning_rate": 1.0}})
+    said = []
+    run(PROTOCOL, copy, say=said.append)
+    assert said == [f"made with other defaults of hetcal, done again: {cell} seed {cell.seed}"]
+    assert without_seconds(copy) == without_seconds(finished)
+
+
 def test_damaged_files_are_named_and_done_again(finished, copy):
     """One cut off, one with a digit changed; one outside of the selection is named, and left for later."""
     truncated, changed, later = (copy / "cells" / cell.path for cell in PROTOCOL.cells()[:3])

@@ -2,11 +2,9 @@
 
 import csv
 import gzip
-import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +14,7 @@ from sklearn.model_selection import GroupShuffleSplit
 from hetcal.datasets import Dataset, available, load
 from hetcal.datasets.entry import read_entry
 from hetcal.preprocessing import read_table
-
-RAW = Path(os.environ.get("HETCAL_DATA") or Path(__file__).parents[3] / "shared" / "data" / "raw")
+from tests.conftest import RAW
 
 # name: rows, features, mean and standard deviation (n - 1) of the target, number of groups
 FACTS = {
@@ -30,20 +27,6 @@ FACTS = {
     "superconductivity": (21263, 81, 34.421219, 34.254362, 15170),
     "energy": (19735, 27, 97.694958, 102.524891, 138),
 }
-
-
-@pytest.fixture
-def load_raw(monkeypatch):
-    """`load`, from the raw files of this machine."""
-    monkeypatch.setenv("HETCAL_DATA", str(RAW))
-
-    def load_if_there(name):
-        file = read_entry(name).file.name
-        if not ((RAW / file).is_file() or (RAW / f"{file}.gz").is_file()):
-            pytest.skip(f"{file} is not here; set HETCAL_DATA to a folder with the raw files")
-        return load(name)
-
-    return load_if_there
 
 
 def test_facts_cover_the_catalog():

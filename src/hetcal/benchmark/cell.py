@@ -43,7 +43,7 @@ def run_cell(protocol: Protocol, cell: Cell) -> Result:
     train, test = split_rows(rule, len(y), groups, cell.seed, protocol.test_fraction)
     train = train[: protocol.max_train_rows]
 
-    model = make(cell.method, **{"random_state": cell.seed, **protocol.settings_of(cell)})
+    model = model_of(protocol, cell)
     start = perf_counter()
     model.fit(X[train], y[train], groups=groups[train] if groups is not None and rule == "grouped" else None)
     fitted = perf_counter()
@@ -54,7 +54,7 @@ def run_cell(protocol: Protocol, cell: Cell) -> Result:
     return {
         **identity(protocol, cell),
         "title": METHODS[cell.method].title,
-        "settings": {name: value for name, value in model.get_params().items() if name != "progress"},
+        "settings": settings_of(model),
         "split": {"rule": rule, "n_train": len(train), "n_test": len(test)},
         "metrics": {**evaluate(y[test], mean, std), "seconds": predicted - start},
         "coverage": calibration_curve(y[test], mean, std).coverage.tolist(),
@@ -64,6 +64,15 @@ def run_cell(protocol: Protocol, cell: Cell) -> Result:
         "versions": {"python": platform.python_version(), **{name: version(name) for name in VERSIONS}},
         "error": None,
     }
+
+
+def model_of(protocol: Protocol, cell: Cell) -> HCRegressor:
+    return make(cell.method, **{"random_state": cell.seed, **protocol.settings_of(cell)})
+
+
+def settings_of(model: HCRegressor) -> dict[str, Any]:
+    """All settings, those that the protocol leaves to hetcal too: a result is only as good as what is known of it."""
+    return {name: value for name, value in model.get_params().items() if name != "progress"}
 
 
 def load_rows(name: str) -> tuple[Any, NDArray[np.float64], Rows | None]:

@@ -10,7 +10,7 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from hetcal._checks import check_choice, must
-from hetcal.benchmark.cell import check_settings, identity, run_cell
+from hetcal.benchmark.cell import check_settings, identity, model_of, run_cell, settings_of
 from hetcal.benchmark.protocol import Cell, Protocol
 from hetcal.benchmark.results import CELLS, Results, open_folder, read_cells, write_result
 from hetcal.parallel import run_jobs
@@ -39,6 +39,10 @@ def run(
     check_settings(protocol)
     cells = select(protocol, studies=studies, only=only, methods=methods, seeds=seeds)
     results = open_folder(folder, protocol)
+    for cell in cells:
+        if cell in results.done and results.done[cell]["settings"] != settings_of(model_of(protocol, cell)):
+            say(f"made with other defaults of hetcal, done again: {cell} seed {cell.seed}")
+            del results.done[cell]
     todo = [cell for cell in cells if cell not in results.done]
     again = {folder / CELLS / cell.path for cell in todo}
     for path in results.damaged:
