@@ -40,9 +40,7 @@ COLUMN_ORDERS = ("by_name", "as_fitted")
 # sigma. Rounding errors of y (in kelvin instead of degrees, say) then vanish here; in training, which is chaotic, a
 # single bit would grow into another model.
 TARGET_GRID = 2.0**-10
-# Tables larger than this need less regularisation. What disturbs training must fade as the rows grow, or sigma comes to
-# measure the disturbance: with dropout of 0.1 throughout, Quantile-HC on Parkinsons had twice the calibration error.
-FADING_ROWS = 1000
+WEIGHT_DECAY_ROWS = 1000
 # However few the rows are, noise must not drown the inputs.
 MAX_INPUT_NOISE = 0.3
 # Rows that are encoded at once in prediction: memory beyond input and output stays bounded.
@@ -104,8 +102,7 @@ class HCRegressor(RegressorMixin, BaseEstimator):
             which is copied and initialised anew at each fit.
         width: Units per hidden layer of the `MLP`.
         depth: Hidden layers of the `MLP`.
-        dropout: Dropout rate of the `MLP`: what "mc_dropout" samples. For other estimators it regularises, and fades
-            like the weight decay.
+        dropout: Dropout rate of the `MLP`: what "mc_dropout" samples, and a regulariser for every estimator.
         estimator_options: Further settings of the estimator, such as `{"samples": 20}`.
         objective_weight: Weight of the objective beside the estimator's own loss.
         learning_rate: Of AdamW at its highest; it falls to 0 along half a cosine over `max_steps`.
@@ -227,7 +224,7 @@ class HCRegressor(RegressorMixin, BaseEstimator):
         x = torch.from_numpy(self.encoder_.transform(table))
         standardised = TARGET_GRID * np.round(self.target_scaler_.transform(target) / TARGET_GRID)
 
-        self.estimator_ = self._build(len(x), x.shape[1], seed)
+        self.estimator_ = self._build(x.shape[1], seed)
         self.history_ = train(
             self.estimator_,
             objective,
@@ -238,7 +235,7 @@ class HCRegressor(RegressorMixin, BaseEstimator):
             objective_weight=self.objective_weight,
             validation_fraction=self.validation_fraction,
             learning_rate=self.learning_rate,
-            weight_decay=check_number("weight_decay", self.weight_decay, 0) * fading(len(x)),
+            weight_decay=check_number("weight_decay", self.weight_decay, 0) * min(1, WEIGHT_DECAY_ROWS / len(x)),
             batch_size=self.batch_size,
             max_steps=self.max_steps,
             max_epochs=self.max_epochs,
@@ -303,7 +300,7 @@ class HCRegressor(RegressorMixin, BaseEstimator):
         """With the names of fit: an array may follow a frame, or a frame an array, and is then taken by position."""
         return table if reset else Table(dict(zip(self.encoder_.kinds, table.columns.values(), strict=True)))
 
-    def _build(self, n: int, n_inputs: int, seed: int) -> nn.Module:
+    def _build(self, n_inputs: int, seed: int) -> nn.Module:
         """The estimator round its network, both freshly initialised from the seed."""
         factory = choose("estimator", self.estimator, ESTIMATORS)
         missing = [member for member in ("n_outputs", "forward", "own_loss") if not hasattr(factory, member)]
@@ -317,15 +314,12 @@ class HCRegressor(RegressorMixin, BaseEstimator):
             check_choice("estimator_options", name, known)
         if "seed" in inspect.signature(factory).parameters:
             options["seed"] = seed
-        rate = check_number("dropout", self.dropout, 0, 1, open_high=True)
-        if not getattr(factory, "needs_dropout", False):
-            rate *= fading(n)
-        estimator = factory(self._network(n_inputs, factory.n_outputs, rate, seed), **options)
+        estimator = factory(self._network(n_inputs, factory.n_outputs, seed), **options)
         if self.network is not None:
             check_inputs(estimator, n_inputs)
         return estimator
 
-    def _network(self, n_inputs: int, n_outputs: int, dropout: float, seed: int) -> nn.Module:
+    def _network(self, n_inputs: int, n_outputs: int, seed: int) -> nn.Module:
         if self.network is None:
             generator = torch.Generator().manual_seed(seed)
             return MLP(
@@ -333,7 +327,7 @@ class HCRegressor(RegressorMixin, BaseEstimator):
                 n_outputs,
                 width=self.width,
                 depth=self.depth,
-                dropout=dropout,
+                dropout=self.dropout,
                 generator=generator,
             )
         # A user's network draws its weights from torch's global generator, which is put back afterwards.
@@ -358,11 +352,6 @@ class HCRegressor(RegressorMixin, BaseEstimator):
                 TypeError,
             )
         return network
-
-
-def fading(n: int) -> float:
-    """How much of the regularisation n rows get."""
-    return min(1.0, FADING_ROWS / n)
 
 
 def choose(name: str, value: Any, known: dict[str, Any]) -> Any:

@@ -51,9 +51,9 @@ def test_every_cell_of_the_protocol_is_in_the_committed_files():
 def test_a_cell_comes_out_again(load_raw):
     """Quantile-HC on Auto MPG, split 0, trained anew.
 
-    On one machine the figures come out to the last digit. Training is chaotic, so another processor may round its way to
-    another network; over 20 seeds of the same split the RMSE has a standard deviation of {SPREAD}, and four of them are
-    allowed here.
+    On one machine the figures come out to the last digit. Training is chaotic, and another processor may round its way
+    to another network: over 20 seeds on this split the RMSE has a standard deviation of 0.105 and the CRPS of 0.060;
+    four of them are allowed: a false alarm in some 10,000 machines.
     """
     load_raw("auto-mpg")  # skips where the raw files are not to be had
     cell = Cell("table-1", "auto-mpg", "quantile-hc", seed=0)
@@ -64,5 +64,5 @@ def test_a_cell_comes_out_again(load_raw):
     )
     metrics = run_cell(PROTOCOL, cell)["metrics"]
     assert metrics["n"] == 79
-    assert metrics["rmse"] == pytest.approx(float(row["rmse"]), abs=4 * 0.15)
-    assert metrics["crps"] == pytest.approx(float(row["crps"]), abs=4 * 0.08)
+    assert metrics["rmse"] == pytest.approx(float(row["rmse"]), abs=4 * 0.105)
+    assert metrics["crps"] == pytest.approx(float(row["crps"]), abs=4 * 0.060)

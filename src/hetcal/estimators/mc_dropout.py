@@ -52,7 +52,6 @@ class MCDropout(AbstractEstimator):
     """
 
     n_outputs = 1
-    needs_dropout = True  # as the source of sigma; to other estimators it is a regulariser
 
     def __init__(
         self,
