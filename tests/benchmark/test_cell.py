@@ -27,6 +27,15 @@ def test_random_split(n, seed):
     assert_array_equal(np.concatenate([train, test]), order)
 
 
+def test_inner_split_leaves_the_test_rows_alone():
+    """Settings are chosen by rows of the training part: 80 % of its 80 % train, the rest judge."""
+    outer, hidden = split_rows("random", 1000, None, 3, test_fraction=0.2)
+    train, judge = split_rows("inner", 1000, None, 3, test_fraction=0.2)
+    assert (len(train), len(judge)) == (640, 160)
+    assert_array_equal(np.concatenate([train, judge]), outer)
+    assert not set(hidden) & {*train, *judge}
+
+
 def test_random_split_ignores_groups():
     groups = np.arange(100) // 10
     with_groups = split_rows("random", 100, groups, 3, 0.2)

@@ -97,10 +97,12 @@ def identity(protocol: Protocol, cell: Cell) -> dict[str, Any]:
 
 
 def split_rows(rule: str, n: int, groups: Rows | None, seed: int, test_fraction: float) -> tuple[Rows, Rows]:
-    """Training and test rows: at random as in the paper, or whole groups to one side."""
-    if rule == "random":
+    """Training and test rows: at random as in the paper, whole groups to one side, or inside the training rows."""
+    if rule in ("random", "inner"):
         order = np.random.default_rng(seed).permutation(n)
         n_train = int((1 - test_fraction) * n)
+        if rule == "inner":  # the test rows are not looked at
+            order, n_train = order[:n_train], int((1 - test_fraction) * n_train)
         return order[:n_train], order[n_train:]
     if groups is None:
         raise must("data set", "have groups for a grouped split", None, "leave it out of the grouped study")

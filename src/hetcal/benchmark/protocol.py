@@ -11,6 +11,7 @@
     [[study]]
     name = "table"
     split = "random"          # or "grouped": whole patients, days or duplicates stay on one side
+                              # or "inner": the training part of "random" split again, to choose settings by
     datasets = ["boston", "crime"]    # names of hetcal.datasets, synthetic ones too
     methods = ["hnn", "dropout-hc"]
     seeds = 10                # splits 0, 1, ..., 9, the same for every method
@@ -40,7 +41,7 @@ from typing import Any
 from hetcal import datasets
 from hetcal._checks import check_choice, check_number, must
 
-SPLITS = ("random", "grouped")
+SPLITS = ("random", "grouped", "inner")
 Settings = dict[str, Any]
 
 
