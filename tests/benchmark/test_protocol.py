@@ -175,7 +175,7 @@ BAD = {
     "quick seeds": (TINY + "[quick]\nseeds = 0", r"seeds must be at least 1, got seeds=0; choose .*"),
     "split": (
         TINY + 'split = "groups"',
-        r"line 13: split must be one of \['grouped', 'random'\], got split='groups'; did you mean 'grouped'\?",
+        r"line 13: split must be one of \['grouped', 'inner', 'random'\], got split='groups'; did you mean 'grouped'\?",
     ),
     "name": (
         change('"table"', '"../table"'),
