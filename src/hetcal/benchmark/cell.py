@@ -13,12 +13,11 @@ from sklearn.model_selection import GroupShuffleSplit
 from hetcal import datasets
 from hetcal._checks import must
 from hetcal.benchmark.protocol import Cell, Protocol, check_keys, check_word
-from hetcal.benchmark.results import Result
+from hetcal.benchmark.results import LEVELS, Result
 from hetcal.metrics import calibration_curve, evaluate
 from hetcal.regressor import METHODS, HCRegressor, make
 
 Rows = NDArray[np.intp]
-STD_QUANTILES = np.arange(1, 100) / 100
 VERSIONS = ("hetcal", "torch", "numpy", "scikit-learn")
 
 
@@ -57,8 +56,8 @@ def run_cell(protocol: Protocol, cell: Cell) -> Result:
         "settings": settings_of(model),
         "split": {"rule": rule, "n_train": len(train), "n_test": len(test)},
         "metrics": {**evaluate(y[test], mean, std), "seconds": predicted - start},
-        "coverage": calibration_curve(y[test], mean, std).coverage.tolist(),
-        "std_quantiles": np.quantile(std, STD_QUANTILES).tolist(),
+        "coverage": calibration_curve(y[test], mean, std, LEVELS).coverage.tolist(),
+        "std_quantiles": np.quantile(std, LEVELS).tolist(),
         "training": {"epochs": len(history), "best_epoch": history.best_epoch, "stopped": history.stopped},
         "seconds": {"fit": fitted - start, "predict": predicted - fitted},
         "versions": {"python": platform.python_version(), **{name: version(name) for name in VERSIONS}},

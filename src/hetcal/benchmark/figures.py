@@ -14,14 +14,13 @@ import numpy as np
 from hetcal._checks import must
 from hetcal._files import atomic_write
 from hetcal.benchmark.protocol import Cell, Study
-from hetcal.benchmark.results import Result, Results, summarize
+from hetcal.benchmark.results import LEVELS, Result, Results, summarize
 from hetcal.metrics import calibration_band, calibration_noise_floor
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-LEVELS = np.arange(1, 100) / 100
 # The data sets of the paper's figures; others are drawn as well, in a figure of their own.
 PAPER_SETS = ("boston", "crime")
 PAPER_RATE = 0.2

@@ -150,11 +150,8 @@ def read_protocol(path: Path) -> Protocol:
     try:
         return parse_protocol(text)
     except (ValueError, TypeError) as error:
-        raise (
-            type(error)(f"{path}: {error}")
-            if type(error) in (ValueError, TypeError)
-            else ValueError(f"{path}: {error}")
-        ) from None
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{path}: {error}") from None
 
 
 def parse_protocol(text: str) -> Protocol:

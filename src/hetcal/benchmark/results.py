@@ -21,6 +21,8 @@ Result = dict[str, Any]
 PROTOCOL_FILE = "protocol.toml"
 QUICK_FILE = "quick.toml"
 CELLS = "cells"
+# Levels of `coverage` and probabilities of `std_quantiles` in a result.
+LEVELS = np.arange(1, 100) / 100
 CELL_KEYS = ("study", "dataset", "method", "seed")
 
 
