@@ -9,7 +9,7 @@ from hetcal.benchmark.cell import identity
 from hetcal.benchmark.protocol import Cell, Protocol, parse_protocol
 from hetcal.benchmark.results import CELLS, Results, open_folder, read_results, write_result
 from hetcal.benchmark.table import SUMMARY_METRICS
-from hetcal.regressor import METHODS
+from hetcal.methods import METHODS
 
 TINY = """\
 title = "Tiny"

@@ -6,14 +6,18 @@ The formulas of `hetcal.metrics` have theirs in `test_metrics.py`.
 import numpy as np
 import torch
 from numpy.testing import assert_allclose
+from scipy import special, stats
+from scipy.integrate import quad
 from scipy.stats import norm
 
 from hetcal.datasets import heteroscedastic
 from hetcal.estimators import MCDropout, QuantileRange, VarianceHead, pinball
+from hetcal.families import GAUSSIAN, Laplace, StudentT, TensorFunctions
 from hetcal.metrics import calibration_error
 from hetcal.networks import MLP
 from hetcal.objectives import gaussian_nll, squared_error
-from hetcal.prediction import Prediction
+from hetcal.prediction import Prediction, TransformedPrediction
+from hetcal.transforms import Log, Quantile, YeoJohnson
 
 RNG = np.random.default_rng(0)
 Y, MU = RNG.normal(size=(2, 40))
@@ -102,3 +106,111 @@ def test_heteroscedastic_data():
     data = heteroscedastic(100)
     assert_allclose(data.mean, 2 * np.sin(2 * data.X[:, 0]) + data.X[:, 1])
     assert_allclose(data.std, 0.05 + 0.475 * (data.X[:, 0] + 1))
+
+
+Z = np.array([-4.0, -1.3, -0.2, 0.0, 0.7, 2.5])
+
+
+def crps_by_definition(cdf, z):
+    below = quad(lambda x: cdf(x) ** 2, -np.inf, z)[0]
+    above = quad(lambda x: (1 - cdf(x)) ** 2, z, np.inf)[0]
+    return below + above
+
+
+def test_gaussian_family():
+    """The density as printed, and the CRPS as the integral it stands for."""
+    assert_allclose(np.exp(GAUSSIAN.log_density(Z)), np.exp(-(Z**2) / 2) / np.sqrt(2 * np.pi))
+    assert_allclose(GAUSSIAN.crps(Z), Z * (2 * norm.cdf(Z) - 1) + 2 * norm.pdf(Z) - 1 / np.sqrt(np.pi), atol=1e-12)
+    assert_allclose(GAUSSIAN.crps(Z), [crps_by_definition(norm.cdf, z) for z in Z], rtol=1e-6)
+
+
+def test_laplace_family():
+    b = 1 / np.sqrt(2)
+    assert_allclose(np.exp(Laplace().log_density(Z)), np.exp(-np.abs(Z) / b) / (2 * b))
+    assert_allclose(Laplace().crps(Z), np.abs(Z) + b * np.exp(-np.abs(Z) / b) - 0.75 * b)
+    assert_allclose(Laplace().crps(Z), [crps_by_definition(stats.laplace(0, b).cdf, z) for z in Z], rtol=1e-6)
+
+
+def test_student_t_family():
+    """As printed, with gamma and beta functions instead of their logarithms; and the CRPS as its integral."""
+    for nu in (2.5, 4.0, 11.0):
+        c = np.sqrt((nu - 2) / nu)
+        t = Z / c
+        constant = special.gamma((nu + 1) / 2) / (special.gamma(nu / 2) * np.sqrt(nu * np.pi) * c)
+        assert_allclose(np.exp(StudentT(nu).log_density(Z)), constant * (1 + Z**2 / (nu - 2)) ** (-(nu + 1) / 2))
+        truth = stats.t(nu)
+        gini = 2 * np.sqrt(nu) / (nu - 1) * special.beta(0.5, nu - 0.5) / special.beta(0.5, nu / 2) ** 2
+        printed = c * (t * (2 * truth.cdf(t) - 1) + 2 * truth.pdf(t) * (nu + t**2) / (nu - 1) - gini)
+        assert_allclose(StudentT(nu).crps(Z), printed, atol=1e-12)
+        assert_allclose(StudentT(nu).crps(Z), [crps_by_definition(stats.t(nu, 0, c).cdf, z) for z in Z], rtol=1e-5)
+
+
+def test_student_t_distribution_function_on_tensors():
+    """The integral of powers of the cosine, by another quadrature, is Student's distribution function."""
+    for nu in (2.5, 4.0, 60.0):
+        ends = np.arctan(Z / np.sqrt(nu))
+        integrals = [quad(lambda theta, power: np.cos(theta) ** power, 0, end, args=(nu - 1,))[0] for end in ends]
+        by_quad = 0.5 + np.array(integrals) / special.beta(0.5, nu / 2)
+        by_tensors = TensorFunctions(torch.tensor(Z)).t_cdf(nu, torch.tensor(Z))
+        assert_allclose(by_tensors, by_quad, atol=1e-10)
+        assert_allclose(by_tensors, stats.t.cdf(Z, nu), atol=1e-10)
+
+
+def test_location_scale_and_family():
+    """Interval, quantile, density and distribution function of mean + std * z, with F and f the family's."""
+    for family in (GAUSSIAN, Laplace(), StudentT(3.0)):
+        prediction = Prediction(MU, SIGMA, family=family)
+        z = family.quantile((1 + 0.8) / 2)
+        assert_allclose(prediction.interval(0.8), np.column_stack([MU - z * SIGMA, MU + z * SIGMA]))
+        assert_allclose(prediction.quantile(0.2), MU + family.quantile(0.2) * SIGMA)
+        assert_allclose(np.exp(prediction.log_prob(Y)), np.exp(family.log_density((Y - MU) / SIGMA)) / SIGMA)
+        assert_allclose(prediction.cdf(Y), family.cdf((Y - MU) / SIGMA))
+
+
+def test_density_of_a_transformed_prediction():
+    """The Jacobian, by differences of the distribution function over y."""
+    y, step = np.exp(MU + 0.3), 1e-6
+    for family in (GAUSSIAN, Laplace(), StudentT(3.0)):
+        prediction = TransformedPrediction(Prediction(MU, SIGMA, family=family), Log())
+        slope = (prediction.cdf(y + step) - prediction.cdf(y - step)) / (2 * step)
+        assert_allclose(np.exp(prediction.log_prob(y)), slope, rtol=1e-4)
+    assert_allclose(Log().forward(y), MU + 0.3)
+    assert_allclose(Log().log_slope(y), -(MU + 0.3))
+
+
+def test_yeo_johnson():
+    """The two branches one value at a time, the slope, and the likelihood on a grid of powers."""
+    rng = np.random.default_rng(1)
+    y, weights = rng.gamma(9, size=80), rng.uniform(0.5, 2, size=80)
+    transform = YeoJohnson().fit(y, weights)
+    m = (weights * y).sum() / weights.sum()
+    s = np.sqrt((weights * (y - m) ** 2).sum() / weights.sum())
+
+    def g(y, power):
+        x = (y - m) / s
+        return ((1 + x) ** power - 1) / power if x >= 0 else -((1 - x) ** (2 - power) - 1) / (2 - power)
+
+    def log_slope(y, power):
+        x = (y - m) / s
+        return np.sign(x) * (power - 1) * np.log(1 + abs(x)) - np.log(s)
+
+    def likelihood(power):
+        t = np.array([g(value, power) for value in y])
+        variance = np.cov(t, aweights=weights, ddof=0)
+        return -np.log(variance) / 2 + np.average([log_slope(value, power) for value in y], weights=weights)
+
+    assert 0 < transform.power < 2
+    assert_allclose(transform.forward(y), [g(value, transform.power) for value in y], atol=1e-12)
+    assert_allclose(transform.log_slope(y), [log_slope(value, transform.power) for value in y], atol=1e-12)
+    powers = np.arange(0.001, 2, 0.001)
+    assert_allclose(transform.power, powers[np.argmax([likelihood(power) for power in powers])], atol=1.1e-3)
+
+
+def test_normal_scores():
+    """Mid-ranks counted pair by pair; 2 m^(2/5) knots, but for grid points that share a value."""
+    y = np.array([2.0, 5.0, 2.0, 9.0, 7.0, 7.0, 7.0])
+    ranks = [np.mean(y < value) + np.mean(y == value) / 2 for value in y]
+    assert_allclose(Quantile().fit(y, np.ones(7)).forward(y), norm.ppf(ranks), atol=1e-12)
+    for m, expected in ((300, 19), (3000, 49), (40_000, 100)):
+        knots = Quantile().fit(norm.ppf((np.arange(m) + 0.5) / m), np.ones(m)).knots
+        assert 0.9 * expected < len(knots) <= expected

@@ -15,7 +15,10 @@ from matplotlib.axes import Axes
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hetcal import plots
+from hetcal.families import Laplace
 from hetcal.metrics import calibration_curve, calibration_error, calibration_noise_floor, coverage
+from hetcal.prediction import Prediction, TransformedPrediction
+from hetcal.transforms import Log
 
 N = 250
 
@@ -95,6 +98,74 @@ class TestEveryPlot:
     def test_draws_one_row(self, triple, name):
         """A single row is a picture, too."""
         DRAW[name]([values[:1] for values in triple], None).figure.canvas.draw()
+
+
+DRAW_PREDICTION = {
+    "calibration": plots.plot_calibration,
+    "intervals": plots.plot_intervals,
+    "residual_vs_std": plots.plot_residual_vs_std,
+}
+
+
+def lognormal(mean, std):
+    """A skewed prediction, and a truth from it."""
+    prediction = TransformedPrediction(Prediction(mean / 20, std / 2), Log())
+    return np.exp(np.random.default_rng(1).normal(mean / 20, std / 2)), prediction
+
+
+@pytest.mark.parametrize("name", DRAW_PREDICTION)
+class TestPredictions:
+    """A prediction in place of mean and std."""
+
+    def test_gaussian_prediction_draws_the_same(self, triple, name):
+        """Line by line."""
+        y, mean, std = triple
+        by_arrays, by_prediction = DRAW_PREDICTION[name](*triple), DRAW_PREDICTION[name](y, Prediction(mean, std))
+        assert len(by_arrays.lines) == len(by_prediction.lines) > 0
+        for one, other in zip(by_arrays.lines, by_prediction.lines, strict=True):
+            assert_array_equal(one.get_xydata(), other.get_xydata())
+        assert legend_of(by_arrays) == legend_of(by_prediction)
+
+    def test_transformed_prediction_is_drawn(self, triple, name):
+        """To the last pixel, in the units of y."""
+        DRAW_PREDICTION[name](*lognormal(*triple[1:])).figure.canvas.draw()
+
+    def test_several_targets_are_refused(self, triple, name):
+        """Before a figure appears, with what to do."""
+        y, mean, std = (np.column_stack([values, values]) for values in triple)
+        message = (
+            rf"y must be one-dimensional, got y='array of shape \({N}, 2\)'; "
+            r"take one target at a time: y\[:, 0\] with prediction.target\(0\)"
+        )
+        for given in ((mean, std), (Prediction(mean, std),)):
+            with pytest.raises(ValueError, match=message):
+                DRAW_PREDICTION[name](y, *given)
+        assert pyplot.get_fignums() == []
+        DRAW_PREDICTION[name](y[:, 0], Prediction(mean, std).target(0))
+
+
+def test_calibration_follows_the_family(triple):
+    """The curve and the CE in the legend are those of the family, not of a Gaussian."""
+    y, mean, std = triple
+    prediction = Prediction(mean, std, family=Laplace())
+    line = line_of(plots.plot_calibration(y, prediction), "model")
+    assert_array_equal(line.get_ydata(), calibration_curve(y, prediction).coverage)
+    assert f"CE {calibration_error(y, prediction):.3f}" in line.get_label()
+
+
+@pytest.mark.parametrize("level", [0.05, 0.9])
+def test_intervals_of_a_transformed_prediction_are_not_symmetric(triple, level):
+    """The bars end where the interval ends; the median is inside also where the mean of a skewed row is not."""
+    y, prediction = lognormal(*triple[1:])
+    ax = plots.plot_intervals(y, prediction, level=level, max_rows=N)
+    order = np.argsort(prediction.quantile(0.5))
+    segments = np.array(ax.containers[0].lines[2][0].get_segments())
+    assert_allclose(segments[:, :, 1], prediction.interval(level)[order], rtol=1e-9)
+    assert_allclose(ax.containers[0].lines[0].get_ydata(), prediction.quantile(0.5)[order])
+    inside = line_of(ax, "truth inside")
+    assert_allclose(len(inside.get_xdata()) / N, coverage(y, prediction, level=level))
+    assert f"median and {100 * level:g} % interval" in legend_of(ax)
+    assert ax.get_xlabel() == "Rows, sorted by predicted median"
 
 
 def test_calibration_draws_the_curve_and_its_band(triple):

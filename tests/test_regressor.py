@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from mapie.conformity_scores import StdConformityScore
 from mapie.regression import CrossConformalRegressor
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy.stats import norm
+from scipy.stats import norm, t
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_diabetes
+from sklearn.exceptions import DataConversionWarning
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
@@ -26,8 +27,9 @@ from torch import nn
 import hetcal
 from hetcal import HCRegressor
 from hetcal._checks import DropoutInsertedWarning
-from hetcal.datasets import heteroscedastic
+from hetcal.datasets import heavy_tailed, heteroscedastic
 from hetcal.estimators import MCDropout, VarianceHead
+from hetcal.families import FAMILIES, StudentT
 from hetcal.metrics import evaluate
 from hetcal.objectives import gaussian_nll
 
@@ -59,38 +61,6 @@ def test_predictions_agree_with_each_other(fitted):
     dist = fitted.predict_dist(X)
     assert_array_equal(dist.std, std)
     assert dist.mean.dtype == np.float64
-
-
-@pytest.mark.parametrize("method", sorted(hetcal.METHODS))
-def test_make(method):
-    """Every row of METHODS fits and predicts; overrides win."""
-    model = hetcal.make(method, width=8, depth=2, max_epochs=3, random_state=1)
-    mean, std = model.fit(X, Y).predict(X, return_std=True)
-    assert np.isfinite(mean).all()
-    assert (std > 0).all()
-    assert hetcal.make(method, objective_weight=0.5).objective_weight == 0.5
-
-
-def test_methods_are_the_papers():
-    """The paper's table as rows: MC Dropout and Dropout-HC take sigma from the same place."""
-    rows = {name: (row.estimator, row.objective) for name, row in hetcal.METHODS.items()}
-    assert rows == {
-        "mc-dropout": ("mc_dropout", "squared_error"),
-        "hnn": ("variance_head", "gaussian_nll"),
-        "dropout-hc": ("mc_dropout", "gaussian_nll"),
-        "quantile-hc": ("quantile_range", "gaussian_nll"),
-    }
-    assert hetcal.make("quantile-hc").objective_weight == 0.75
-    with pytest.raises(ValueError, match=r"method must be one of .*did you mean 'dropout-hc'\?"):
-        hetcal.make("dropout_hc")
-
-
-def test_make_adds_estimator_options():
-    """Options of the caller join those of the method; None leaves the method's."""
-    model = hetcal.make("mc-dropout", estimator_options={"prediction_samples": 7})
-    assert model.estimator_options == {"samples": 1, "masks": "per_row", "prediction_samples": 7}
-    assert hetcal.make("mc-dropout", estimator_options=None).estimator_options == {"samples": 1, "masks": "per_row"}
-    assert hetcal.make("hnn").estimator_options is None
 
 
 def test_groups_are_held_back_whole():
@@ -392,3 +362,139 @@ def test_large_input_in_chunks(fitted):
     """Many rows are encoded and predicted piece by piece, with the same result."""
     many = np.tile(X, (120, 1))  # 18,000 rows: more than one chunk
     assert_array_equal(fitted.predict(many), np.tile(fitted.predict(X), 120))
+
+
+# Families, transforms of the target, several targets.
+
+HEAVY = heavy_tailed(2000, degrees_of_freedom=3.0)
+
+
+def test_family_shapes_intervals_quantiles_and_scores():
+    """Interval ends, quantiles and densities are those of the family with the predicted mean and std."""
+    model = quick(estimator="variance_head", family=StudentT(df=4)).fit(X, Y)
+    mean, std = model.predict(X, return_std=True)
+    truth = t(4, loc=mean, scale=std / np.sqrt(2))
+    assert_allclose(model.predict_interval(X, level=0.9), np.column_stack(truth.interval(0.9)))
+    assert_allclose(model.predict_quantiles(X, [0.2, 0.7]), np.column_stack([truth.ppf(0.2), truth.ppf(0.7)]))
+    dist = model.predict_dist(X)
+    assert_allclose(dist.log_prob(Y), truth.logpdf(Y))
+    assert evaluate(Y, dist)["nll"] == pytest.approx(-truth.logpdf(Y).mean())
+
+
+def test_degrees_of_freedom_are_learnt():
+    """On Student's t with 3 degrees of freedom few are found, and new rows are likelier than under a Gaussian.
+
+    1,500 rows give 3.6 degrees of freedom here; training stops before all of the tail is learnt.
+    """
+    models = {family: quick(estimator="variance_head", family=family, max_epochs=150) for family in FAMILIES}
+    rows, new = slice(0, 1500), slice(1500, None)
+    dists = {
+        family: model.fit(HEAVY.X[rows], HEAVY.y[rows]).predict_dist(HEAVY.X[new]) for family, model in models.items()
+    }
+    assert 2.5 < dists["student_t"].family.df < 4.5
+    likelihoods = {family: dist.log_prob(HEAVY.y[new]).mean() for family, dist in dists.items()}
+    assert likelihoods["student_t"] > likelihoods["gaussian"]
+
+
+@pytest.mark.parametrize("objective", ["squared_error", "gaussian_nll"])
+def test_degrees_of_freedom_need_a_likelihood(objective):
+    """An objective that would leave the degrees of freedom where they start is refused; fixed ones are fine."""
+    with pytest.raises(ValueError, match=r"family must be trained by the objective.*StudentT\(df=4\)"):
+        quick(family="student_t", objective=objective).fit(X, Y)
+    quick(family=StudentT(df=4), objective=objective, max_epochs=1).fit(X, Y)
+
+
+@pytest.mark.parametrize(
+    ("family", "message"),
+    [
+        ("student-t", r"family must be one of .*did you mean 'student_t'\?"),
+        (4, r"family must be a name or a family, got family=4; give one of"),
+    ],
+)
+def test_unknown_family(family, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        quick(family=family).fit(X, Y)
+
+
+def test_log_target_maps_back_exactly():
+    """Interval ends and quantiles are exponentials of those for the logarithm; the mean lies above the median."""
+    on_y = quick(estimator="variance_head", target_transform="log").fit(X, Y)
+    on_log = quick(estimator="variance_head").fit(X, np.log(Y))
+    assert_allclose(on_y.predict_interval(X, level=[0.5, 0.9]), np.exp(on_log.predict_interval(X, level=[0.5, 0.9])))
+    assert_allclose(on_y.predict_quantiles(X), np.exp(on_log.predict_quantiles(X)))
+    mean, std = on_log.predict(X, return_std=True)
+    assert_allclose(on_y.predict(X), np.exp(mean + std**2 / 2), rtol=1e-6)
+    assert_allclose(on_y.predict_dist(X).log_prob(Y), on_log.predict_dist(X).log_prob(np.log(Y)) - np.log(Y))
+    assert on_y.target_transform_ == "log"
+    with pytest.raises(ValueError, match=r"y must be greater than 0.*yeo-johnson"):
+        quick(target_transform="log").fit(X, Y - 100)
+
+
+@pytest.mark.parametrize("name", ["yeo-johnson", "quantile"])
+def test_transforms_do_not_depend_on_units(name):
+    """`a * y + b` gives `a * mean + b` and `a * std`, with a transform too."""
+    model = quick(estimator="variance_head", target_transform=name)
+    mean, std = model.fit(X, Y).predict(X, return_std=True)
+    other_mean, other_std = model.fit(X, 1000 * Y + 7).predict(X, return_std=True)
+    assert_allclose(other_mean, 1000 * mean + 7, rtol=1e-6)
+    assert_allclose(other_std, 1000 * std, rtol=1e-6)
+
+
+def test_auto_finds_the_scale_of_the_noise():
+    """Noise in percent: a transform is chosen. Noise of constant size: none. In the units of y, Jacobian included."""
+    random = np.random.default_rng(0)
+    x = random.uniform(-1, 1, (600, 2))
+    noise = 0.5 * random.normal(size=600)
+    model = quick(estimator="variance_head", target_transform="auto", width=32, max_epochs=60)
+    assert model.fit(x, np.exp(1 + x[:, 0] + noise)).target_transform_ is not None
+    assert model.fit(x, 1 + x[:, 0] + noise).target_transform_ is None
+    with pytest.raises(ValueError, match=r"target_transform must be one of .*did you mean 'log'\?"):
+        quick(target_transform="logg").fit(X, Y)
+
+
+def test_several_targets():
+    """Every method answers per target, (n, k) with levels and quantiles behind; a unit changes its own target only."""
+    targets = np.column_stack([Y, X[:, 2], 1000 * Y])
+    model = quick(estimator="ensemble", estimator_options={"members": 4}, max_epochs=30).fit(X, targets)
+    mean, std = model.predict(X, return_std=True)
+    assert mean.shape == std.shape == (150, 3)
+    assert model.n_targets_ == 3
+    assert model.predict_interval(X, level=0.9).shape == (150, 3, 2)
+    assert model.predict_interval(X, level=[0.5, 0.9]).shape == (150, 3, 2, 2)
+    assert model.predict_quantiles(X, 0.5).shape == (150, 3)
+    assert model.predict_quantiles(X, [0.1, 0.5]).shape == (150, 3, 2)
+    dist = model.predict_dist(X)
+    assert dist.log_prob(targets).shape == dist.epistemic_std.shape == (150, 3)
+    assert_allclose(dist.epistemic_std**2 + dist.aleatoric_std**2, std**2, rtol=1e-5)
+    assert evaluate(targets, dist)["rmse"].shape == (3,)
+    assert isinstance(model.score(X, targets), float)
+    rescaled = model.fit(X, targets * [1, 1e6, 1]).predict(X)
+    assert_allclose(rescaled, mean * [1, 1e6, 1], rtol=1e-5)
+
+
+def test_several_targets_with_family_and_transform():
+    """Degrees of freedom are learnt per target, transforms fitted per target."""
+    targets = np.column_stack([Y, 1 / Y])
+    model = quick(estimator="variance_head", family="student_t", target_transform="yeo-johnson").fit(X, targets)
+    dist = model.predict_dist(X)
+    assert dist.family.df.shape == (2,)
+    assert dist.mean.shape == dist.quantile(0.9).shape == (150, 2)
+    assert_allclose(dist.target(1).interval(0.9), dist.interval(0.9)[:, 1])
+
+
+def test_one_column_is_one_target():
+    """A target of shape (n, 1) is taken as (n,), with scikit-learn's warning."""
+    model = quick(estimator="variance_head")
+    expected = model.fit(X, Y).predict(X)
+    with pytest.warns(DataConversionWarning):
+        model.fit(X, Y[:, None])
+    assert_array_equal(model.predict(X), expected)
+
+
+def test_where_sigma_comes_from():
+    """Ensembles tell noise from disagreement, in the units of y; other estimators say None."""
+    dist = quick(estimator="ensemble").fit(X, Y).predict_dist(X)
+    assert_allclose(dist.epistemic_std**2 + dist.aleatoric_std**2, dist.std**2, rtol=1e-5)
+    dist = quick().fit(X, Y).predict_dist(X)
+    assert dist.epistemic_std is None
+    assert dist.aleatoric_std is None

@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.linear_model import BayesianRidge, Ridge
 from sklearn.model_selection import GridSearchCV, cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from hetcal.metrics import calibration_error, crps
+from hetcal.families import Laplace
+from hetcal.metrics import calibration_error, crps, nll
+from hetcal.prediction import Prediction
 from hetcal.scorers import SCORERS, calibration_error_scorer, crps_scorer, nll_scorer
 
 
@@ -35,6 +38,21 @@ class Stated:
         return (mean, np.full(len(X), self.std)) if return_std else mean
 
 
+class Peaked(RegressorMixin, BaseEstimator):
+    """A regressor with a family: Laplace noise round the sum of the columns."""
+
+    def fit(self, X, y):
+        self.fitted_ = True
+        return self
+
+    def predict(self, X, return_std=False):
+        prediction = self.predict_dist(X)
+        return (prediction.mean, prediction.std) if return_std else prediction.mean
+
+    def predict_dist(self, X):
+        return Prediction(X.sum(axis=1), np.full(len(X), 2.0), family=Laplace())
+
+
 @pytest.mark.parametrize(
     "regressor",
     [
@@ -51,6 +69,34 @@ def test_scores_are_the_negated_metrics(data, regressor):
     assert_allclose(crps_scorer(regressor, X, y), -crps(y, mean, std))
     assert_allclose(nll_scorer(regressor, X, y), stats.norm.logpdf(y, mean, std).mean())
     assert_allclose(calibration_error_scorer(regressor, X, y), -calibration_error(y, mean, std))
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda last: last, make_pipeline, lambda last: make_pipeline(FunctionTransformer(np.negative), last)],
+    ids=["alone", "pipeline of one", "pipeline"],
+)
+def test_family_counts(data, wrap):
+    """A regressor with `predict_dist` is scored by its own distribution, at the end of a pipeline too."""
+    X, y = data
+    regressor = wrap(Peaked()).fit(X, y)
+    mean = regressor.predict(X)
+    assert_allclose(nll_scorer(regressor, X, y), stats.laplace.logpdf(y, mean, 2 / np.sqrt(2)).mean())
+    prediction = Prediction(mean, np.full(len(y), 2.0), family=Laplace())
+    assert_allclose(crps_scorer(regressor, X, y), -crps(y, prediction))
+    assert_allclose(calibration_error_scorer(regressor, X, y), -calibration_error(y, prediction))
+
+
+def test_several_targets_count_alike(data):
+    """The mean over the targets, one number as scikit-learn demands."""
+    X, y = data
+    both = np.column_stack([y, 3 * y**2])
+    regressor = GaussianProcessRegressor(RBF() + WhiteKernel(0.1), optimizer=None).fit(X, both)
+    mean, std = regressor.predict(X, return_std=True)
+    assert_allclose(nll_scorer(regressor, X, both), -np.mean(nll(both, mean, std)))
+    expected = -np.mean([crps(both[:, j], mean[:, j], std[:, j]) for j in range(2)])
+    assert_allclose(crps_scorer(regressor, X, both), expected)
+    assert cross_val_score(regressor, X, both, cv=2, scoring=calibration_error_scorer).shape == (2,)
 
 
 @pytest.mark.parametrize("name", SCORERS)

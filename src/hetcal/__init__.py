@@ -7,17 +7,20 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hetcal.classifier import HCClassifier
+    from hetcal.methods import METHODS, make
     from hetcal.metrics import evaluate
     from hetcal.prediction import Prediction
-    from hetcal.regressor import METHODS, HCRegressor, make
+    from hetcal.regressor import HCRegressor
 
 __version__ = "0.1.0"
-__all__ = ["METHODS", "HCRegressor", "Prediction", "evaluate", "make"]
+__all__ = ["METHODS", "HCClassifier", "HCRegressor", "Prediction", "evaluate", "make"]
 
 _HOMES = {
-    "METHODS": "regressor",
+    "METHODS": "methods",
+    "HCClassifier": "classifier",
     "HCRegressor": "regressor",
-    "make": "regressor",
+    "make": "methods",
     "Prediction": "prediction",
     "evaluate": "metrics",
 }

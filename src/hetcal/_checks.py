@@ -19,6 +19,10 @@ class HetcalWarning(UserWarning):
     """Base class of every warning of hetcal."""
 
 
+class CalibrationRowsWarning(HetcalWarning):
+    """There are too few calibration rows for the level asked for."""
+
+
 class DegenerateDataWarning(HetcalWarning):
     """The data leave nothing to learn: constant y, or no column that varies."""
 

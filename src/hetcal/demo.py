@@ -12,8 +12,8 @@ from sklearn.model_selection import train_test_split
 from tqdm.auto import tqdm
 
 from hetcal.datasets import heteroscedastic
+from hetcal.methods import METHODS, PAPER, make
 from hetcal.metrics import evaluate
-from hetcal.regressor import METHODS, make
 
 SEED = 0
 COLUMNS = {
@@ -37,7 +37,7 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
 
     data = {"diabetes": diabetes(), "synthetic": synthetic()}
-    jobs = [(name, method) for name in data for method in METHODS]
+    jobs = [(name, method) for name in data for method in PAPER]
     results: dict[tuple[str, str], dict[str, Any]] = {}
     for name, method in (bar := tqdm(jobs, unit="fit", leave=False)):
         bar.set_description(f"{METHODS[method].title} on {name}")
@@ -45,8 +45,8 @@ def main() -> None:
 
     for name, arrays in data.items():
         print(f"\n{TITLES[name]}: {len(arrays['y_train'])} rows to train, {len(arrays['y'])} to judge\n")
-        print(table([(METHODS[method].title, results[name, method]) for method in METHODS]))
-        for method in METHODS:
+        print(table([(METHODS[method].title, results[name, method]) for method in PAPER]))
+        for method in PAPER:
             print(f"  {METHODS[method].title:<12} {results[name, method]['verdict']}")
     print("\nCE: calibration error, to be read beside its floor, the CE of a perfect model on as many rows.")
     print("sigma corr.: correlation of predicted and true standard deviation, where the truth is known.")
@@ -108,7 +108,7 @@ def draw(data: dict[str, Arrays], results: dict[tuple[str, str], dict[str, Any]]
     for name, arrays in data.items():
         figure = Figure(figsize=(5.5, 5), layout="constrained")
         ax = figure.add_subplot()
-        for method in METHODS:
+        for method in PAPER:
             result = results[name, method]
             plots.plot_calibration(arrays["y"], result["mean"], result["std"], label=METHODS[method].title, ax=ax)
         ax.set_title(TITLES[name])

@@ -1,20 +1,29 @@
-"""Is a predicted mean and standard deviation any good? Plain formulas on NumPy arrays (paper, eq. 3 and section 4).
+r"""Is a prediction any good? Plain formulas on NumPy arrays (paper, eq. 3 and section 4).
 
-Every metric takes the truth first, `(y, mean, std)`, works in the units of y and never sees torch: it can judge
-anyone's predictions. What this file hides: how sampling noise is told from miscalibration. A perfect model has a
-calibration error above zero on finitely many rows, so each calibration figure has its noise floor, quantile or band.
+Every metric takes the truth first, in the units of y: `(y, mean, std)` for a Gaussian per row, or `(y, prediction)` for
+any family and transform, as in `crps(y, model.predict_dist(X))`. None sees torch: they can judge anyone's predictions.
+Several targets, y of shape (n, k), have one figure each: a (k,) array where a single target has a number.
+
+In the formulas :math:`\mu` = `mean`, :math:`\sigma` = `std`, F is the distribution function of the family
+(:math:`\Phi` for the Gaussian) and :math:`z_i` = `prediction.z(y)`, which is :math:`(y_i - \mu_i) / \sigma_i`, or the
+same of the transformed target where the prediction was made for one.
+
+What this file hides: how sampling noise is told from miscalibration. A perfect model has a calibration error above zero
+on finitely many rows, so each calibration figure has its noise floor, quantile or band.
 """
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import log, pi, sqrt
+from math import sqrt
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erf, ndtr, ndtri
 from scipy.stats import binom
 
-from hetcal._checks import check_levels, check_number, check_triple, check_vector, must
+from hetcal._checks import check_levels, check_number, check_vector, must
+from hetcal._inputs import Mean, Std, as_prediction, per_target, read_prediction
+from hetcal.families import Family
 
 Vector = NDArray[np.float64]
 
@@ -26,19 +35,19 @@ SIMULATIONS = 20_000
 # Calibration: do the intervals cover as often as they say?
 
 
-def calibration_error(y: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: ArrayLike = LEVELS) -> float:
+@per_target
+def calibration_error(y: ArrayLike, mean: Mean, std: Std = None, levels: ArrayLike = LEVELS) -> float:
     r"""Calibration error, eq. 3 of the paper: the sum over the levels, not their mean.
 
-    .. math:: CE = \sum_p \left| p - \frac1n \sum_i 1\{|y_i - \mu_i| \le z_p \sigma_i\} \right|,
-        \qquad z_p = \Phi^{-1}((1 + p) / 2)
+    .. math:: CE = \sum_p \left| p - \frac1n \sum_i 1\{|z_i| \le F^{-1}((1 + p) / 2)\} \right|
 
-    with p = `levels`, :math:`\mu` = `mean`, :math:`\sigma` = `std`. Read it beside `calibration_noise_floor(n)`.
+    with p = `levels`. Read it beside `calibration_noise_floor(n)`.
 
     >>> round(calibration_error(y=[0.0, 2.0], mean=[0.0, 0.0], std=[1.0, 1.0], levels=[0.5, 0.9]), 3)
     0.4
     """
     p = np.atleast_1d(check_levels("levels", levels))
-    return float(np.abs(p - _coverages(_standardize(y, mean, std), p)).sum())
+    return float(np.abs(p - _coverages(*_standardize(*read_prediction(y, mean, std)), p)).sum())
 
 
 def calibration_noise_floor(n: int, levels: ArrayLike = LEVELS) -> float:
@@ -84,9 +93,9 @@ class CalibrationCurve:
 
 
 def calibration_curve(
-    y: ArrayLike, mean: ArrayLike, std: ArrayLike, levels: ArrayLike | None = None, confidence: float = 0.95
+    y: ArrayLike, mean: Mean, std: Std = None, levels: ArrayLike | None = None, confidence: float = 0.95
 ) -> CalibrationCurve:
-    r"""Observed against nominal coverage, with a simultaneous noise band round the diagonal.
+    r"""Observed against nominal coverage of one target, with a simultaneous noise band round the diagonal.
 
     .. math:: P(lower_p \le \hat c_p \le upper_p \text{ for all } p) \ge confidence \quad \text{for a calibrated model}
 
@@ -101,8 +110,8 @@ def calibration_curve(
     """
     check_number("confidence", confidence, 0, 1, open_low=True, open_high=True)
     p = np.arange(1, 100) / 100 if levels is None else np.atleast_1d(check_levels("levels", levels))
-    z = _standardize(y, mean, std)
-    return CalibrationCurve(p, _coverages(z, p), *calibration_band(len(z), p, confidence))
+    z, family = _standardize(*read_prediction(y, mean, std))
+    return CalibrationCurve(p, _coverages(z, family, p), *calibration_band(len(z), p, confidence))
 
 
 def calibration_band(n: int, levels: ArrayLike, confidence: float = 0.95) -> tuple[Vector, Vector]:
@@ -117,32 +126,35 @@ def calibration_band(n: int, levels: ArrayLike, confidence: float = 0.95) -> tup
     return lower / n, upper / n
 
 
-def coverage(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9) -> float:
+@per_target
+def coverage(y: ArrayLike, mean: Mean, std: Std = None, level: float = 0.9) -> float:
     r"""Share of rows inside their central interval, ends included; a calibrated model has `level` here.
 
-    .. math:: \frac1n \sum_i 1\{|y_i - \mu_i| \le z \sigma_i\}, \qquad z = \Phi^{-1}((1 + level) / 2)
+    .. math:: \frac1n \sum_i 1\{|z_i| \le F^{-1}((1 + level) / 2)\}
 
     >>> coverage(y=[0.0, 2.0], mean=[0.0, 0.0], std=[1.0, 1.0], level=0.9)
     0.5
     """
-    return float(np.mean(np.abs(_standardize(y, mean, std)) <= _half_width(level)))
+    return float(np.mean(_inside(*read_prediction(y, mean, std), level)))
 
 
-def pit(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Vector:
-    r"""Probability integral transform per row, uniform on (0, 1) if the model is calibrated.
-
-    .. math:: u_i = \Phi((y_i - \mu_i) / \sigma_i)
+@per_target
+@np.errstate(over="ignore")
+def pit(y: ArrayLike, mean: Mean, std: Std = None) -> Vector:
+    r"""Probability integral transform :math:`u_i = F(z_i)` per row: uniform on (0, 1) if the model is calibrated.
 
     >>> pit(y=[0.0, 2.0], mean=[0.0, 0.0], std=[1.0, 1.0]).round(3)
     array([0.5  , 0.977])
     """
-    return np.asarray(ndtr(_standardize(y, mean, std)))
+    truth, prediction = read_prediction(y, mean, std)
+    return np.asarray(prediction.cdf(truth))
 
 
 # Calibration where it counts: a constant std can be calibrated on average and wrong for every row.
 
 
-def ence(y: ArrayLike, mean: ArrayLike, std: ArrayLike, bins: int = 10) -> float:
+@per_target
+def ence(y: ArrayLike, mean: Mean, std: Std = None, bins: int = 10) -> float:
     r"""Expected normalized calibration error: is the residual as large as the std says, bin by bin of the std?
 
     .. math:: ENCE = \frac1B \sum_b \frac{|RMV_b - RMSE_b|}{RMV_b},
@@ -155,18 +167,20 @@ def ence(y: ArrayLike, mean: ArrayLike, std: ArrayLike, bins: int = 10) -> float
     >>> round(ence(y=[1.0, -4.0], mean=[0.0, 0.0], std=[1.0, 2.0], bins=2), 3)
     0.5
     """
-    residual, sigma = _residual_and_std(y, mean, std)
+    truth, prediction = read_prediction(y, mean, std)
+    residual, sigma = _residual(truth, prediction), prediction.std
     ratios = [_root_mean_square(residual[b]) / _root_mean_square(sigma[b]) for b in equal_count_bins(sigma, bins)]
     return float(np.mean(np.abs(1 - np.array(ratios))))
 
 
+@per_target
 def conditional_coverage_error(
-    y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9, by: ArrayLike | None = None, bins: int = 10
+    y: ArrayLike, mean: Mean, std: Std = None, level: float = 0.9, by: ArrayLike | None = None, bins: int = 10
 ) -> float:
     r"""Mean distance of the coverage from its level over groups of rows, not just over all rows together.
 
     .. math:: \frac1B \sum_b |\hat c_b - level|,
-        \qquad \hat c_b = \frac{1}{|b|} \sum_{i \in b} 1\{|y_i - \mu_i| \le z \sigma_i\}
+        \qquad \hat c_b = \frac{1}{|b|} \sum_{i \in b} 1\{|z_i| \le F^{-1}((1 + level) / 2)\}
 
     with B = `bins` of equal count, by `by`: any number per row, such as a feature (default: `std`). Rows of equal value
     share one bin, as in `ence`. Few rows per bin mean much noise: compare models on the same rows only.
@@ -174,17 +188,18 @@ def conditional_coverage_error(
     >>> round(conditional_coverage_error(y=[0.0, 9.0], mean=[0.0, 0.0], std=[1.0, 2.0], level=0.9, bins=2), 3)
     0.5
     """
-    truth, mu, sigma = check_triple(y, mean, std)
-    inside = np.abs(_standardize(truth, mu, sigma)) <= _half_width(level)
-    groups = equal_count_bins(sigma if by is None else _check_same_length("by", by, truth), bins)
+    truth, prediction = read_prediction(y, mean, std)
+    inside = _inside(truth, prediction, level)
+    groups = equal_count_bins(prediction.std if by is None else _check_same_length("by", by, truth), bins)
     return float(np.mean([abs(np.mean(inside[b]) - level) for b in groups]))
 
 
 # Accuracy and sharpness: how near is the mean, how narrow are the intervals?
 
 
-def rmse(y: ArrayLike, mean: ArrayLike) -> float:
-    r"""Root mean squared error, :math:`\sqrt{\frac1n \sum_i (y_i - \mu_i)^2}`, in the units of y.
+@per_target
+def rmse(y: ArrayLike, mean: Mean, std: Std = None) -> float:
+    r"""Root mean squared error, :math:`\sqrt{\frac1n \sum_i (y_i - \mu_i)^2}`, in the units of y; needs no `std`.
 
     >>> rmse(y=[3.0, 0.0], mean=[0.0, 0.0]) == (9 / 2) ** 0.5
     True
@@ -192,8 +207,9 @@ def rmse(y: ArrayLike, mean: ArrayLike) -> float:
     return _root_mean_square(_residual(y, mean))
 
 
-def mae(y: ArrayLike, mean: ArrayLike) -> float:
-    r"""Mean absolute error, :math:`\frac1n \sum_i |y_i - \mu_i|`, in the units of y.
+@per_target
+def mae(y: ArrayLike, mean: Mean, std: Std = None) -> float:
+    r"""Mean absolute error, :math:`\frac1n \sum_i |y_i - \mu_i|`, in the units of y; needs no `std`.
 
     >>> mae(y=[3.0, 0.0], mean=[0.0, 0.0])
     1.5
@@ -201,107 +217,129 @@ def mae(y: ArrayLike, mean: ArrayLike) -> float:
     return float(np.mean(np.abs(_residual(y, mean))))
 
 
-def sharpness(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
+@per_target
+def sharpness(y: ArrayLike, mean: Mean, std: Std = None) -> float:
     r"""Root mean variance, :math:`\sqrt{\frac1n \sum_i \sigma_i^2}`, in the units of y; calibrated, it equals the RMSE.
 
     >>> sharpness(y=[0.0, 0.0], mean=[0.0, 0.0], std=[1.0, 7.0])
     5.0
     """
-    return _root_mean_square(check_triple(y, mean, std)[2])
+    return _root_mean_square(read_prediction(y, mean, std)[1].std)
 
 
-def interval_width(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9) -> float:
-    r"""Mean width of the central intervals, :math:`\frac1n \sum_i 2 z \sigma_i`, in the units of y.
+@per_target
+def interval_width(y: ArrayLike, mean: Mean, std: Std = None, level: float = 0.9) -> float:
+    r"""Mean width of the central intervals, in the units of y.
+
+    .. math:: \frac1n \sum_i (u_i - l_i), \qquad [l_i, u_i] = \mu_i \mp F^{-1}((1 + level) / 2) \sigma_i
+
+    or what the inverse of the transform makes of these ends: `prediction.interval(level)`, eq. 2 of the paper.
 
     >>> round(interval_width(y=[0.0, 0.0], mean=[0.0, 0.0], std=[1.0, 3.0], level=0.95), 2)
     7.84
     """
-    return float(np.mean(2 * _half_width(level) * check_triple(y, mean, std)[2]))
+    lower, upper = read_prediction(y, mean, std)[1].interval(_check_level(level)).T
+    return float(np.mean(upper - lower))
 
 
 # Proper scores: calibration and sharpness in one figure, best in expectation for the true distribution.
 
 
-@np.errstate(over="ignore")  # a density too small for a float has a rightly infinite score
-def nll(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
-    r"""Mean negative log density of the Gaussians: eq. 1 of the paper with its constant.
+@per_target
+@np.errstate(over="ignore", divide="ignore")  # a density of 0, or too small for a float, has an infinite score
+def nll(y: ArrayLike, mean: Mean, std: Std = None) -> float:
+    r"""Mean negative log density, :math:`-\frac1n \sum_i \log p_i(y_i)`: eq. 1 of the paper with its constant.
 
     .. math:: \frac1n \sum_i \left( \frac{(y_i - \mu_i)^2}{2 \sigma_i^2} + \log \sigma_i \right) + \frac12 \log 2\pi
+
+    for the Gaussian; see `hetcal.families` for the others. A transform adds its Jacobian: always the density of y.
 
     >>> round(nll(y=[1.0], mean=[0.0], std=[1.0]), 4)
     1.4189
     """
-    residual, sigma = _residual_and_std(y, mean, std)
-    return float(np.mean((residual / sigma) ** 2 / 2 + np.log(sigma)) + log(2 * pi) / 2)
+    truth, prediction = read_prediction(y, mean, std)
+    return float(-np.mean(prediction.log_prob(truth)))
 
 
-@np.errstate(over="ignore")  # z may pass the range of floats; erf and exp have their limits there
-def crps(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> float:
+@per_target
+@np.errstate(over="ignore", invalid="ignore")  # z may pass the range of floats
+def crps(y: ArrayLike, mean: Mean, std: Std = None) -> float:
     r"""Continuous ranked probability score, in the units of y: the MAE of a whole distribution.
 
-    .. math:: \frac1n \sum_i \sigma_i \left( z_i (2 \Phi(z_i) - 1) + 2 \varphi(z_i) - \frac{1}{\sqrt\pi} \right),
-        \qquad z_i = \frac{y_i - \mu_i}{\sigma_i}
+    .. math:: \frac1n \sum_i \int (F_i(t) - 1\{y_i \le t\})^2 \, dt
+        = \frac1n \sum_i \sigma_i \left( z_i (2 \Phi(z_i) - 1) + 2 \varphi(z_i) - \frac{1}{\sqrt\pi} \right)
 
-    Gneiting and Raftery (2007), Strictly proper scoring rules, eq. 21.
+    with :math:`F_i` the predicted distribution function of row i; the right side is the Gaussian's, see
+    `hetcal.families` for the others. Gneiting and Raftery (2007), Strictly proper scoring rules, eq. 21.
 
     >>> round(crps(y=[1.0], mean=[0.0], std=[1.0]), 4)
     0.6024
     """
-    residual, sigma = _residual_and_std(y, mean, std)
-    z = residual / sigma
-    density = np.exp(-(z**2) / 2) / sqrt(2 * pi)
-    return float(np.mean(residual * erf(z / sqrt(2)) + sigma * (2 * density - 1 / sqrt(pi))))
+    truth, prediction = read_prediction(y, mean, std)
+    scores = prediction.crps(truth)
+    if not np.isfinite(scores).all():  # so far away the distribution is a point, and the score its absolute error
+        scores = np.where(np.isfinite(scores), scores, np.abs(_residual(truth, prediction)))
+    return float(np.mean(scores))
 
 
-def interval_score(y: ArrayLike, mean: ArrayLike, std: ArrayLike, level: float = 0.9) -> float:
+@per_target
+@np.errstate(over="ignore")
+def interval_score(y: ArrayLike, mean: Mean, std: Std = None, level: float = 0.9) -> float:
     r"""Winkler's interval score, in the units of y: the width, and a fine for each row outside.
 
-    .. math:: \frac1n \sum_i \left( 2 z \sigma_i + \frac{2}{1 - level} \max(|y_i - \mu_i| - z \sigma_i, 0) \right),
-        \qquad z = \Phi^{-1}((1 + level) / 2)
+    .. math:: \frac1n \sum_i \left( u_i - l_i + \frac{2}{1 - level} \max(l_i - y_i, y_i - u_i, 0) \right)
+
+    with :math:`[l_i, u_i]` = `prediction.interval(level)`, as in `interval_width`.
 
     >>> round(interval_score(y=[0.0, 2.0], mean=[0.0, 0.0], std=[1.0, 1.0], level=0.9), 3)
     6.841
     """
-    residual, sigma = _residual_and_std(y, mean, std)
-    half = _half_width(level) * sigma
-    return float(np.mean(2 * half + 2 / (1 - level) * np.maximum(np.abs(residual) - half, 0)))
+    truth, prediction = read_prediction(y, mean, std)
+    lower, upper = prediction.interval(_check_level(level)).T
+    outside = np.maximum(np.maximum(lower - truth, truth - upper), 0)
+    return float(np.mean(upper - lower + 2 / (1 - level) * outside))
 
 
-def pinball_loss(y: ArrayLike, mean: ArrayLike, std: ArrayLike, quantiles: ArrayLike = QUANTILES) -> float:
-    r"""Pinball loss, eq. 4 of the paper, of the Gaussian quantiles: mean over rows and quantiles, in the units of y.
+@per_target
+@np.errstate(over="ignore")
+def pinball_loss(y: ArrayLike, mean: Mean, std: Std = None, quantiles: ArrayLike = QUANTILES) -> float:
+    r"""Pinball loss, eq. 4 of the paper, of the predicted quantiles: mean over rows and quantiles, in the units of y.
 
     .. math:: \frac{1}{n |Q|} \sum_i \sum_{q \in Q} \max(q \, d_{iq}, (q - 1) \, d_{iq}),
-        \qquad d_{iq} = y_i - \mu_i - \Phi^{-1}(q) \sigma_i
+        \qquad d_{iq} = y_i - F_i^{-1}(q)
 
-    with Q = `quantiles`. The mean over all q in (0, 1) is half the CRPS.
+    with Q = `quantiles`, :math:`F_i^{-1}(q)` = `prediction.quantile(q)`. Over all q in (0, 1) it is half the CRPS.
 
     >>> pinball_loss(y=[1.0], mean=[0.0], std=[1.0], quantiles=[0.5])
     0.5
     """
-    residual, sigma = _residual_and_std(y, mean, std)
+    truth, prediction = read_prediction(y, mean, std)
     q = np.atleast_1d(check_levels("quantiles", quantiles))
-    distances = (residual - z * sigma for z in ndtri(q))
+    distances = (truth - prediction.quantile(p) for p in q)
     return float(np.mean([np.mean(np.maximum(p * d, (p - 1) * d)) for p, d in zip(q, distances, strict=True)]))
 
 
 # All of it at once, and in words.
 
 
-def verdict(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> str:
+@per_target
+def verdict(y: ArrayLike, mean: Mean, std: Std = None) -> str:
     """Say in plain words whether the intervals can be believed on these rows, and if not, in which way they fail.
 
     Calibrated within noise: the calibration error is one that a perfect model exceeds in at least 5 % of all samples.
     Otherwise overconfident (too narrow) or underconfident (too wide), if at least three quarters of the error point
-    that way, with the factor on `std` at which the 90 % intervals cover 90 % of these rows; else wrong in shape.
+    that way, with the factor on `std` (before a transform is undone) at which the 90 % intervals cover 90 % of these
+    rows; else wrong in shape. Several targets have a list of sentences.
 
     >>> verdict(y=np.linspace(-2, 2, 400), mean=np.zeros(400), std=np.full(400, 0.5))
     'overconfident: 90 % intervals cover 41.0 % of 400 rows; they must be 2.19 times as wide'
     """
-    z, p = _standardize(y, mean, std), np.array(LEVELS)
-    observed = _coverages(z, p)
+    z, family = _standardize(*read_prediction(y, mean, std))
+    p = np.array(LEVELS)
+    observed = _coverages(z, family, p)
     gaps = p - observed
     error, balance, noise = np.abs(gaps).sum(), gaps.sum(), calibration_error_quantile(len(z))
-    factor = np.quantile(np.abs(z), 0.9, method="inverted_cdf") / _half_width(0.9)
+    factor = np.quantile(np.abs(z), 0.9, method="inverted_cdf") / family.quantile(0.95)
 
     def cover(k: int) -> str:
         return f"{100 * p[k]:.0f} % intervals cover {100 * observed[k]:.1f} %"
@@ -317,34 +355,35 @@ def verdict(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> str:
     return f"wrong in shape: {cover(wide)} but {cover(narrow)} of {rows}; no one factor on std repairs both"
 
 
-def evaluate(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> dict[str, float | str]:
+def evaluate(y: ArrayLike, mean: Mean, std: Std = None) -> dict[str, Any]:
     """All metrics of a prediction, in the units of y, and the verdict in words.
 
     Returns:
         `n`, `rmse`, `mae`, `ce`, `ce_noise_floor`, `nll`, `crps`, `sharpness`, `coverage_90`, `width_90`,
-        `interval_score_90`, `pinball`, `ence`, `conditional_coverage_error`: numbers; `verdict`: a sentence.
+        `interval_score_90`, `pinball`, `ence`, `conditional_coverage_error`: numbers; `verdict`: a sentence. For k
+        targets (k,) arrays and a list of sentences, but still one `n` and one `ce_noise_floor`.
 
     >>> scores = evaluate(y=[1.0, 2.0, 4.0], mean=[1.1, 2.5, 3.0], std=[0.5, 0.5, 0.8])
     >>> scores["n"], round(scores["crps"], 3), scores["verdict"]
     (3, 0.352, 'calibrated within noise: 90 % intervals cover 100.0 % of 3 rows')
     """
-    y, mean, std = check_triple(y, mean, std)
+    truth, prediction = np.atleast_1d(np.asarray(y)), as_prediction(mean, std)
     return {
-        "n": len(y),
-        "rmse": rmse(y, mean),
-        "mae": mae(y, mean),
-        "ce": calibration_error(y, mean, std),
-        "ce_noise_floor": calibration_noise_floor(len(y)),
-        "nll": nll(y, mean, std),
-        "crps": crps(y, mean, std),
-        "sharpness": sharpness(y, mean, std),
-        "coverage_90": coverage(y, mean, std, 0.9),
-        "width_90": interval_width(y, mean, std, 0.9),
-        "interval_score_90": interval_score(y, mean, std, 0.9),
-        "pinball": pinball_loss(y, mean, std),
-        "ence": ence(y, mean, std),
-        "conditional_coverage_error": conditional_coverage_error(y, mean, std, 0.9),
-        "verdict": verdict(y, mean, std),
+        "n": len(truth),
+        "rmse": rmse(truth, prediction),
+        "mae": mae(truth, prediction),
+        "ce": calibration_error(truth, prediction),
+        "ce_noise_floor": calibration_noise_floor(len(truth)),
+        "nll": nll(truth, prediction),
+        "crps": crps(truth, prediction),
+        "sharpness": sharpness(truth, prediction),
+        "coverage_90": coverage(truth, prediction, level=0.9),
+        "width_90": interval_width(truth, prediction, level=0.9),
+        "interval_score_90": interval_score(truth, prediction, level=0.9),
+        "pinball": pinball_loss(truth, prediction),
+        "ence": ence(truth, prediction),
+        "conditional_coverage_error": conditional_coverage_error(truth, prediction, level=0.9),
+        "verdict": verdict(truth, prediction),
     }
 
 
@@ -363,17 +402,21 @@ def equal_count_bins(values: Vector, bins: int) -> list[NDArray[np.intp]]:
     return np.split(order, starts[1:])
 
 
-def _half_width(level: float) -> float:
-    """Half the width of a central interval in standard deviations, eq. 2 of the paper."""
-    p = check_levels("level", level)
-    if p.ndim:
+def _check_level(level: float) -> float:
+    if check_levels("level", level).ndim:
         raise must("level", "be one number", level, "call once per level, or use calibration_curve")
-    return float(ndtri((1 + p) / 2))
+    return level
 
 
-def _coverages(z: Vector, levels: Vector) -> Vector:
+def _inside(truth: Vector, prediction: Any, level: float) -> NDArray[np.bool_]:
+    """Rows inside their central interval, eq. 2 of the paper."""
+    z, family = _standardize(truth, prediction)
+    return np.asarray(np.abs(z) <= family.quantile((1 + _check_level(level)) / 2))
+
+
+def _coverages(z: Vector, family: Family, levels: Vector) -> Vector:
     """Share of |z| inside the central interval of each level: (k,)."""
-    inside = np.searchsorted(np.sort(np.abs(z)), ndtri((1 + levels) / 2), side="right")
+    inside = np.searchsorted(np.sort(np.abs(z)), family.quantile((1 + levels) / 2), side="right")
     return inside / len(z)
 
 
@@ -392,21 +435,15 @@ def _check_same_length(name: str, values: ArrayLike, y: Vector) -> Vector:
 
 
 @np.errstate(over="ignore")
-def _residual(y: ArrayLike, mean: ArrayLike) -> Vector:
+def _residual(y: ArrayLike, mean: Mean) -> Vector:
     truth = check_vector("y", y)
-    return truth - _check_same_length("mean", mean, truth)
-
-
-@np.errstate(over="ignore")
-def _residual_and_std(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> tuple[Vector, Vector]:
-    truth, mu, sigma = check_triple(y, mean, std)
-    return truth - mu, sigma
+    return truth - _check_same_length("mean", as_prediction(mean).mean, truth)
 
 
 @np.errstate(over="ignore")  # far outside of every interval is outside, even where z passes the range of floats
-def _standardize(y: ArrayLike, mean: ArrayLike, std: ArrayLike) -> Vector:
-    residual, sigma = _residual_and_std(y, mean, std)
-    return np.asarray(residual / sigma)
+def _standardize(truth: Vector, prediction: Any) -> tuple[Vector, Family]:
+    """Standardised residuals, and the family they should come from."""
+    return prediction.z(truth), prediction.family
 
 
 def _simulate_counts(n: int, levels: Vector) -> NDArray[np.int64]:

@@ -105,8 +105,28 @@ def replace_layers_(
     """
     if isinstance(network, kind):
         return make(network)
+    made: dict[nn.Module, nn.Module] = {}  # a layer that stands in several places is replaced by one, in all of them
     for parent in list(network.modules()):
-        for name, child in parent.named_children():
+        for name, child in list(parent._modules.items()):  # named_children() would leave out the second place
             if isinstance(child, kind):
-                setattr(parent, name, make(child))
+                if child not in made:
+                    made[child] = make(child)
+                setattr(parent, name, made[child])
+    return network
+
+
+def initialise_(network: nn.Module, seed: int) -> nn.Module:
+    """Draw the weights of any network anew, in place; torch's global generator is put back afterwards.
+
+    Layers are drawn by their own `reset_parameters`, as torch's layers have it; an `MLP` by its `initialise`.
+    """
+    if isinstance(network, MLP):
+        network.initialise(torch.Generator().manual_seed(seed))
+        return network
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for layer in network.modules():
+            reset = getattr(layer, "reset_parameters", None)
+            if callable(reset):
+                reset()
     return network

@@ -1,16 +1,21 @@
 """What the network is trained for: one function, one equation each, `(prediction, y) -> loss per row`.
 
-An objective never asks where sigma comes from. Putting the sigma of any estimator into `gaussian_nll` is the
-paper's heteroscedastic calibration; `squared_error` leaves sigma as the estimator happens to give it.
+An objective never asks where sigma comes from. Putting the sigma of any estimator into the likelihood is the paper's
+heteroscedastic calibration; `squared_error` leaves sigma as the estimator happens to give it. The likelihood is that of
+the prediction's family (`hetcal.families`), the Gaussian of eq. 1 unless another is chosen.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from torch import Tensor
 
 from hetcal.prediction import Prediction
 
 Objective = Callable[[Prediction, Tensor], Tensor]
+
+# How much the scale weighs the rows in `beta_nll`: 0 is the likelihood, 1 gives the mean the gradient of squared error.
+BETA = 0.5
 
 
 def squared_error(prediction: Prediction, y: Tensor) -> Tensor:
@@ -38,22 +43,93 @@ def gaussian_nll(prediction: Prediction, y: Tensor) -> Tensor:
     return ((y - mu) / sigma) ** 2 / 2 + sigma.log()  # (n,)
 
 
-def capped_gaussian_nll(prediction: Prediction, y: Tensor) -> Tensor:
-    r"""The likelihood as a judge of epochs: eq. 1 with a row counted at most three standard deviations off.
+def nll(prediction: Prediction, y: Tensor) -> Tensor:
+    r"""Heteroscedastic likelihood of any family; for the Gaussian it is eq. 1 with its constant.
 
-    .. math:: \min\left(\frac{(y - \mu)^2}{\sigma^2}, 3^2\right) / 2 + \frac12 \log \sigma^2
+    .. math:: -\log f\left(\frac{y - \mu}{\sigma}\right) + \log \sigma
+
+    with f the density of the prediction's family.
+
+    >>> import torch
+    >>> nll(Prediction(torch.tensor([1.0]), torch.tensor([1.0])), torch.tensor([4.0]))
+    tensor([5.4189])
+    """
+    return -prediction.log_prob(y)  # (n,)
+
+
+def beta_nll(prediction: Prediction, y: Tensor) -> Tensor:
+    r"""The likelihood with rows weighed by their own variance, so that badly fitted rows are not starved.
+
+    .. math:: \lfloor \sigma^{2\beta} \rfloor \left( -\log f\left(\frac{y - \mu}{\sigma}\right) + \log \sigma \right),
+              \qquad \beta = \frac12
+
+    The brackets mean: no gradient. Seitzer et al. (2022), On the pitfalls of heteroscedastic uncertainty estimation.
+
+    >>> import torch
+    >>> beta_nll(Prediction(torch.tensor([1.0]), torch.tensor([2.0])), torch.tensor([1.0]))
+    tensor([3.2242])
+    """
+    return prediction.std.detach() ** (2 * BETA) * nll(prediction, y)  # (n,)
+
+
+def faithful_nll(prediction: Prediction, y: Tensor) -> Tensor:
+    r"""The mean from squared error, sigma from the likelihood with the mean held fixed.
+
+    .. math:: \frac{(y - \mu)^2}{2} - \log f\left(\frac{y - \lfloor \mu \rfloor}{\sigma}\right) + \log \sigma
+
+    The brackets mean: no gradient. Stirn et al. (2023), Faithful heteroscedastic regression with neural networks.
+
+    >>> import torch
+    >>> faithful_nll(Prediction(torch.tensor([1.0]), torch.tensor([1.0])), torch.tensor([4.0]))
+    tensor([9.9189])
+    """
+    return squared_error(prediction, y) / 2 + nll(replace(prediction, mean=prediction.mean.detach()), y)  # (n,)
+
+
+def crps(prediction: Prediction, y: Tensor) -> Tensor:
+    r"""Continuous ranked probability score: calibrates like the likelihood, and no row counts more than its error.
+
+    .. math:: \int (F(t) - 1\{t \ge y\})^2 \, dt
+
+    with F the predicted distribution function; in closed form for every family (`hetcal.families`).
+
+    >>> import torch
+    >>> crps(Prediction(torch.tensor([0.0]), torch.tensor([1.0])), torch.tensor([1.0]))
+    tensor([0.6024])
+    """
+    score: Tensor = prediction.crps(y)
+    return score  # (n,)
+
+
+def capped_nll(prediction: Prediction, y: Tensor) -> Tensor:
+    r"""The likelihood as a judge of epochs: a row counts as at most three standard deviations off.
+
+    .. math:: -\log f\left(\min\left(\frac{|y - \mu|}{\sigma}, 3\right)\right) + \log \sigma
 
     Among some dozen validation rows a single outlier would otherwise decide, and stop training while the mean is still
     coarse.
 
     >>> import torch
-    >>> capped_gaussian_nll(Prediction(torch.tensor([1.0]), torch.tensor([1.0])), torch.tensor([40.0]))
-    tensor([4.5000])
+    >>> capped_nll(Prediction(torch.tensor([1.0]), torch.tensor([1.0])), torch.tensor([40.0]))
+    tensor([5.4189])
     """
-    mu, sigma = prediction.mean, prediction.std
-    return ((y - mu) / sigma).square().clamp(max=9) / 2 + sigma.log()  # (n,)
+    z: Tensor = prediction.z(y)
+    density: Tensor = prediction.family.log_density(z.clamp(-3, 3))
+    return prediction.std.log() - density  # (n,)
 
 
 # What the best epoch is chosen by, where it is not the objective itself.
-CRITERIA: dict[Objective, Objective] = {gaussian_nll: capped_gaussian_nll}
-OBJECTIVES: dict[str, Objective] = {"squared_error": squared_error, "gaussian_nll": gaussian_nll}
+CRITERIA: dict[Objective, Objective] = {
+    nll: capped_nll,
+    gaussian_nll: capped_nll,
+    beta_nll: capped_nll,
+    faithful_nll: capped_nll,
+}
+OBJECTIVES: dict[str, Objective] = {
+    "squared_error": squared_error,
+    "nll": nll,
+    "gaussian_nll": gaussian_nll,
+    "beta_nll": beta_nll,
+    "faithful_nll": faithful_nll,
+    "crps": crps,
+}

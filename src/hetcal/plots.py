@@ -1,7 +1,8 @@
 """Pictures of a prediction: the only file with matplotlib (paper, figures 1 and 2).
 
-Every function draws on `ax`, or on axes of its own, and returns the axes. Methods are told apart by line style and
-marker as well as by colour, so that a grey print stays legible. No global setting of matplotlib is touched.
+What takes `(y, mean, std)` takes `(y, prediction)` too, like the metrics, but one target at a time. Every function
+draws on `ax`, or on axes of its own, and returns the axes. Methods are told apart by line style and marker as well as
+by colour, so that a grey print stays legible. No global setting of matplotlib is touched.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hetcal._checks import check_number, check_triple, check_vector, must
+from hetcal._checks import check_number, check_vector, must
+from hetcal._inputs import Mean, Std, read_prediction
 from hetcal.metrics import (
     calibration_curve,
     calibration_error,
@@ -62,8 +64,8 @@ class HistoryLike(Protocol):
 
 def plot_calibration(
     y: ArrayLike,
-    mean: ArrayLike,
-    std: ArrayLike,
+    mean: Mean,
+    std: Std = None,
     *,
     label: str | None = None,
     confidence: float = 0.95,
@@ -93,8 +95,8 @@ def plot_calibration(
 
 def plot_intervals(
     y: ArrayLike,
-    mean: ArrayLike,
-    std: ArrayLike,
+    mean: Mean,
+    std: Std = None,
     *,
     level: float = 0.9,
     max_rows: int = 100,
@@ -102,21 +104,24 @@ def plot_intervals(
 ) -> Axes:
     """Interval and truth row by row, sorted by the mean; a truth outside of its interval is a cross, inside a dot.
 
-    More than `max_rows` rows are thinned evenly along the mean.
+    More than `max_rows` rows are thinned evenly along the mean. Of a transformed or recalibrated prediction the
+    median is shown instead, which lies inside every interval.
     """
-    y, mean, std = check_triple(y, mean, std)
+    truth, prediction = read_prediction(y, mean, std)
     check_number("max_rows", max_rows, 1, integer=True)
-    shown = _thin(np.argsort(mean, kind="stable"), max_rows)
-    truth, mu, place = y[shown], mean[shown], np.arange(len(shown))
-    half = np.ptp(Prediction(mu, std[shown]).interval(level), axis=1) / 2
-    inside = np.abs(truth - mu) <= half
+    center, name = prediction.quantile(0.5), "mean" if isinstance(prediction, Prediction) else "median"
+    n, shown = len(truth), _thin(np.argsort(center, kind="stable"), max_rows)
+    truth, center, place = truth[shown], center[shown], np.arange(len(shown))
+    lower, upper = prediction.take(shown).interval(level).T
+    inside = (lower <= truth) & (truth <= upper)
+    arms = np.maximum([center - lower, upper - center], 0)  # rounding may put an end across the median by a bit
 
     ax = _axes(ax, figsize=(8, 4))
-    ax.errorbar(place, mu, yerr=half, label=f"mean and {100 * level:g} % interval", **BARS)
-    for name, rows, style in (("inside", inside, INSIDE), ("outside", ~inside, OUTSIDE)):
-        ax.plot(place[rows], truth[rows], label=f"truth {name} ({rows.sum()} of {len(shown)})", **style)
-    of_all = "Rows" if len(shown) == len(y) else f"{len(shown)} of {len(y)} rows"
-    ax.set(xlabel=f"{of_all}, sorted by predicted mean", ylabel="Target (units of y)")
+    ax.errorbar(place, center, yerr=arms, label=f"{name} and {100 * level:g} % interval", **BARS)
+    for where, rows, style in (("inside", inside, INSIDE), ("outside", ~inside, OUTSIDE)):
+        ax.plot(place[rows], truth[rows], label=f"truth {where} ({rows.sum()} of {len(shown)})", **style)
+    of_all = "Rows" if len(shown) == n else f"{len(shown)} of {n} rows"
+    ax.set(xlabel=f"{of_all}, sorted by predicted {name}", ylabel="Target (units of y)")
     ax.legend(loc="upper left", fontsize="small")
     return ax
 
@@ -136,23 +141,24 @@ def plot_std_distribution(std: ArrayLike, *, label: str | None = None, ax: Axes 
     return ax
 
 
-def plot_residual_vs_std(y: ArrayLike, mean: ArrayLike, std: ArrayLike, *, ax: Axes | None = None) -> Axes:
+def plot_residual_vs_std(y: ArrayLike, mean: Mean, std: Std = None, *, ax: Axes | None = None) -> Axes:
     """Does a larger std mean a larger error? Absolute residual against std, with the RMSE in ten bins of the std.
 
-    In a calibrated model the RMSE follows the line of one std, and 95 % of the rows lie below that of two.
+    In a calibrated model the RMSE follows the line of one std, and about 95 % of the rows lie below that of two.
     """
-    y, mean, std = check_triple(y, mean, std)
+    truth, prediction = read_prediction(y, mean, std)
+    mu, sigma = prediction.mean, prediction.std
     ax = _axes(ax, figsize=(6, 4.5))
-    shown = _thin(np.argsort(std, kind="stable"), MAX_DOTS)
-    name = "row" if len(shown) == len(y) else f"row ({len(shown)} of {len(y)} shown)"
-    ax.plot(std[shown], np.abs(y - mean)[shown], label=name, **DOTS)
+    shown = _thin(np.argsort(sigma, kind="stable"), MAX_DOTS)
+    name = "row" if len(shown) == len(truth) else f"row ({len(shown)} of {len(truth)} shown)"
+    ax.plot(sigma[shown], np.abs(truth - mu)[shown], label=name, **DOTS)
 
-    ends = np.array([0.0, 1.05 * std.max()])
+    ends = np.array([0.0, 1.05 * sigma.max()])
     ax.plot(ends, ends, color="black", linestyle="-", linewidth=1.2, label="1 standard deviation")
     ax.plot(ends, 2 * ends, color="black", linestyle="--", linewidth=1.2, label="2 standard deviations")
-    bins = [(sharpness(y[b], mean[b], std[b]), rmse(y[b], mean[b])) for b in equal_count_bins(std, 10)]
+    bins = [(sharpness(truth[b], mu[b], sigma[b]), rmse(truth[b], mu[b])) for b in equal_count_bins(sigma, 10)]
     ax.plot(*np.array(bins).T, label="RMSE per bin of std", **BINS)
-    ax.set(xlim=(0.95 * std.min(), ends[1]), ylim=(0, None))
+    ax.set(xlim=(0.95 * sigma.min(), ends[1]), ylim=(0, None))
     ax.set(xlabel="Standard deviation (units of y)", ylabel="Absolute residual (units of y)")
     ax.legend(loc="upper left", fontsize="small")
     return ax

@@ -69,8 +69,7 @@ class Standardizer:
 
     def inverse(self, prediction: Prediction) -> Prediction:
         """A prediction of the standardised target, in the units of y."""
-        mean = (self.center + self.spread * prediction.mean) * self.magnitude
-        return Prediction(mean, prediction.std * self.scale)
+        return prediction.scaled(self.spread, self.center).scaled(self.magnitude)
 
 
 @dataclass
@@ -261,8 +260,9 @@ def merge_equal_rows(table: Table, y: Floats, weights: Floats) -> tuple[NDArray[
     # Odd multipliers and wrap-around sums: a hash per row, so that one sort does instead of one per column.
     multipliers = np.random.default_rng(0).integers(2**63, size=x_ranks.shape[1], dtype=np.uint64) * np.uint64(2) + 1
     x_hashes = (x_ranks * multipliers).sum(axis=1, dtype=np.uint64)
-    order = np.lexsort((ranks(y), x_hashes))
-    keys = np.column_stack([x_ranks, ranks(y)])[order]
+    y_ranks = np.column_stack([ranks(column) for column in y.reshape(len(y), -1).T])  # (n, targets)
+    order = np.lexsort((*y_ranks.T[::-1], x_hashes))
+    keys = np.column_stack([x_ranks, y_ranks])[order]
     is_new = np.ones(len(order), dtype=bool)
     is_new[1:] = (keys[1:] != keys[:-1]).any(axis=1)
     return weighted[order[is_new]], np.add.reduceat(weights[weighted[order]], np.flatnonzero(is_new))

@@ -1,103 +1,47 @@
-"""scikit-learn on top: HCRegressor, and METHODS, the paper's names as rows of (estimator, objective).
+"""scikit-learn on top: HCRegressor, from a table and its target to predictions in the units of y."""
 
-A reader who wants the paper's idea in one place finds it in METHODS: "MC Dropout" and "Dropout-HC" take sigma from the
-same place and differ in their objective.
-"""
-
-import copy
-import inspect
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
-from torch import nn
 
-from hetcal._checks import (
-    DegenerateDataWarning,
-    check_choice,
-    check_levels,
-    check_number,
-    check_vector,
-    must,
-)
-from hetcal.estimators import ESTIMATORS, predict
-from hetcal.networks import MLP
-from hetcal.objectives import OBJECTIVES, Objective
-from hetcal.prediction import Prediction
-from hetcal.preprocessing import Standardizer, Table, TableEncoder, merge_equal_rows, read_table
-from hetcal.training import train
+from hetcal._checks import DegenerateDataWarning, check_choice, check_levels, check_vector, must
+from hetcal.estimators import predict
+from hetcal.families import Family, StudentT, check_family
+from hetcal.objectives import OBJECTIVES, Objective, gaussian_nll, squared_error
+from hetcal.prediction import Prediction, TransformedPrediction
+from hetcal.preprocessing import Standardizer, TableEncoder, merge_equal_rows
+from hetcal.tabular import COLUMN_ORDERS, TabularModel, check_groups, check_weights, choose, draw_seed
+from hetcal.transforms import TRANSFORMS, PerTarget, TargetTransform
 
-COLUMN_ORDERS = ("by_name", "as_fitted")
 # The standardised target is rounded to a thousandth of its standard deviation, the size of the estimators' floor under
 # sigma. Rounding errors of y (in kelvin instead of degrees, say) then vanish here; in training, which is chaotic, a
 # single bit would grow into another model.
 TARGET_GRID = 2.0**-10
-WEIGHT_DECAY_ROWS = 1000
-# However few the rows are, noise must not drown the inputs.
-MAX_INPUT_NOISE = 0.3
-# Rows that are encoded at once in prediction: memory beyond input and output stays bounded.
-CHUNK_ROWS = 16_384
 
 
-@dataclass(frozen=True)
-class Method:
-    """A row of the paper's table: where sigma comes from, what it is trained for, and what else the paper sets."""
-
-    title: str
-    estimator: str
-    objective: str
-    settings: dict[str, Any] = field(default_factory=dict)
-
-
-# The paper sets the dropout rate 0.2 where dropout gives sigma. Methods with heads need another regulariser; half that
-# rate and a strong weight decay did well on validation rows inside the training parts (benchmarks/paper).
-HEADS = {"dropout": 0.1, "weight_decay": 1.0}
-# MC Dropout is trained as Gal and Ghahramani do, by ordinary dropout: one pass, a mask for each row.
-ORDINARY_DROPOUT = {"samples": 1, "masks": "per_row"}
-METHODS = {
-    "mc-dropout": Method(
-        "MC Dropout", "mc_dropout", "squared_error", {"dropout": 0.2, "estimator_options": ORDINARY_DROPOUT}
-    ),
-    "hnn": Method("HNN", "variance_head", "gaussian_nll", HEADS),
-    "dropout-hc": Method("Dropout-HC", "mc_dropout", "gaussian_nll", {"dropout": 0.2}),
-    "quantile-hc": Method("Quantile-HC", "quantile_range", "gaussian_nll", {**HEADS, "objective_weight": 0.75}),
-}
-
-
-def make(method: str, **overrides: Any) -> "HCRegressor":
-    """A regressor for one of the paper's methods; `overrides` are parameters of `HCRegressor`.
-
-    `estimator_options` are added to those of the method.
-
-    >>> make("hnn", random_state=0)
-    HCRegressor(dropout=0.1, estimator='variance_head', random_state=0,
-                weight_decay=1.0)
-    """
-    row = METHODS[check_choice("method", method, METHODS)]
-    settings = {"estimator": row.estimator, "objective": row.objective, **row.settings, **overrides}
-    options = {**row.settings.get("estimator_options", {}), **(overrides.get("estimator_options") or {})}
-    return HCRegressor(**{**settings, "estimator_options": options or None})
-
-
-class HCRegressor(RegressorMixin, BaseEstimator):
+class HCRegressor(RegressorMixin, TabularModel):
     """Neural network regression with calibrated prediction intervals from one training run.
 
     Fits tables as they come: pandas or polars frames with numbers, booleans, text, categories and missing values, or
     numeric arrays. Columns of a frame are matched by name. Everything is in the units of y.
 
     Args:
-        estimator: Where sigma comes from: "mc_dropout", "quantile_range", "variance_head", or a class with the
-            members of `hetcal.estimators.base`.
-        objective: What is trained: "gaussian_nll" (calibrates), "squared_error" (does not), or a function
+        estimator: Where sigma comes from: a name in `hetcal.estimators.ESTIMATORS`, such as "mc_dropout",
+            "variance_head" or "ensemble", or a class with the members of `hetcal.estimators.base`.
+        objective: What is trained: "nll", the likelihood (calibrates; eq. 1 of the paper for the Gaussian family),
+            "squared_error" (does not), "gaussian_nll", "beta_nll", "faithful_nll", "crps", or a function
             `(prediction, y) -> loss per row`.
+        family: Shape of the predictive distribution: "gaussian", "laplace", "student_t" (degrees of freedom are
+            learnt), or a family such as `hetcal.families.StudentT(df=4)`. Intervals, quantiles and scores follow it.
+        target_transform: None, "log", "yeo-johnson" or "quantile": the network predicts the transformed target, and
+            everything is mapped back. "auto" trains once with each and keeps what the validation rows find likeliest.
         network: None for an `MLP`; or a class or factory `(n_inputs, n_outputs) -> nn.Module`; or an `nn.Module`,
             which is copied and initialised anew at each fit.
         width: Units per hidden layer of the `MLP`.
@@ -126,8 +70,11 @@ class HCRegressor(RegressorMixin, BaseEstimator):
     Attributes:
         estimator_: The trained torch module.
         encoder_: The fitted `TableEncoder`.
-        target_scaler_: The fitted `Standardizer` of y.
-        history_: The training `History`; its `rmse` is in the units of y.
+        target_transform_: Name of the transform that is used, or None.
+        transform_: The fitted transform of y, or None; see `hetcal.transforms`.
+        target_scaler_: The fitted `Standardizer` of y, transformed if at all.
+        history_: The training `History`; its `rmse` is in the units of y, for one target that is not transformed.
+        n_targets_: Number of targets.
         n_features_in_: Number of columns seen in fit.
         feature_names_in_: Their names, if X was a frame with names.
 
@@ -141,7 +88,9 @@ class HCRegressor(RegressorMixin, BaseEstimator):
     def __init__(
         self,
         estimator: str | type = "mc_dropout",
-        objective: str | Objective = "gaussian_nll",
+        objective: str | Objective = "nll",
+        family: str | Family = "gaussian",
+        target_transform: str | None = None,
         *,
         network: Any = None,
         width: int = 128,
@@ -164,6 +113,8 @@ class HCRegressor(RegressorMixin, BaseEstimator):
     ) -> None:
         self.estimator = estimator
         self.objective = objective
+        self.family = family
+        self.target_transform = target_transform
         self.network = network
         self.width = width
         self.depth = depth
@@ -185,7 +136,7 @@ class HCRegressor(RegressorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
+        tags.target_tags.multi_output = True
         return tags
 
     def fit(
@@ -195,7 +146,7 @@ class HCRegressor(RegressorMixin, BaseEstimator):
 
         Args:
             X: (n, d) frame or array; missing values are allowed.
-            y: (n,) finite numbers.
+            y: (n,) finite numbers; or (n, k) for k targets, which share the network and are independent given X.
             sample_weight: (n,) weights, at least 0; a weight of 2 counts exactly like the row given twice.
             groups: (n,) labels of rows that belong together (a patient, a day). The validation part is then drawn by
                 whole groups: give them if you will predict for new groups, or training stops too late and the
@@ -203,6 +154,7 @@ class HCRegressor(RegressorMixin, BaseEstimator):
         """
         check_choice("column_order", self.column_order, COLUMN_ORDERS)
         objective = choose("objective", self.objective, OBJECTIVES)
+        check_likelihood(self.family, objective)
         table = self._read(X, reset=True)
         target = check_target(y, len(table))
         weights = check_weights(sample_weight, table)
@@ -213,187 +165,136 @@ class HCRegressor(RegressorMixin, BaseEstimator):
             raise must(
                 "X", "have at least 2 different rows", f"n_samples={len(table)}", "a spread needs more than one sample"
             )
+        warn_of_constants(target)
 
         seed = draw_seed(self.random_state)
+        self.n_targets_ = 1 if target.ndim == 1 else target.shape[1]
         self.encoder_ = TableEncoder().fit(table, weights)
-        self.target_scaler_ = fit_target_scaler(target, weights)
         if not self.encoder_.is_informative:
             warnings.warn(
                 "no column of X varies; every row gets the same prediction", DegenerateDataWarning, stacklevel=2
             )
         x = torch.from_numpy(self.encoder_.transform(table))
-        standardised = TARGET_GRID * np.round(self.target_scaler_.transform(target) / TARGET_GRID)
+        groups = None if labels is None else labels[first]
 
-        self.estimator_ = self._build(x.shape[1], seed)
-        self.history_ = train(
-            self.estimator_,
-            objective,
-            x,
-            torch.from_numpy(standardised.astype(np.float32)),
-            sample_weight=torch.from_numpy(weights),
-            groups=None if labels is None else torch.from_numpy(labels[first]),
-            objective_weight=self.objective_weight,
-            validation_fraction=self.validation_fraction,
-            learning_rate=self.learning_rate,
-            weight_decay=check_number("weight_decay", self.weight_decay, 0) * min(1, WEIGHT_DECAY_ROWS / len(x)),
-            batch_size=self.batch_size,
-            max_steps=self.max_steps,
-            max_epochs=self.max_epochs,
-            patience=self.patience,
-            input_noise=min(MAX_INPUT_NOISE, check_number("input_noise", self.input_noise, 0) / len(x) ** 0.5),
-            seed=seed,
-            device=self.device,
-            progress=self.progress,
-        )
-        for curves in (self.history_.train, self.history_.validation):
-            curves["rmse"] = [value * float(self.target_scaler_.scale) for value in curves["rmse"]]
+        def fit_candidate(name: str | None, held_back: list[int] | None = None) -> Candidate:
+            transform = None
+            if name is not None:
+                seen = weights.copy()
+                seen[held_back or []] = 0.0  # rows that judge a transform must not shape it
+                transform = fit_transform(name, target, seen)
+            scaler = fit_target_scaler(target if transform is None else transform.forward(target), weights)
+            candidate = Candidate(name, transform, scaler)
+            standardised = torch.from_numpy(candidate.standardised(target).astype(np.float32))
+            candidate.estimator, candidate.history = self._train(
+                objective, x, standardised, weights, groups, seed, self.n_targets_, self.family
+            )
+            return candidate
+
+        first_name, *others = self._transforms(target)
+        candidates = [fit_candidate(first_name)]
+        candidates += [fit_candidate(name, candidates[0].history.validation_rows) for name in others]
+        best = likeliest(candidates, x, target) if others else candidates[0]
+        self.target_transform_, self.transform_, self.target_scaler_ = best.name, best.transform, best.scaler
+        self.estimator_, self.history_ = best.estimator, best.history
+        if best.transform is None and self.n_targets_ == 1:
+            for curves in (self.history_.train, self.history_.validation):
+                curves["rmse"] = [value * float(self.target_scaler_.scale) for value in curves["rmse"]]
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Mean per row; with `return_std=True` the pair of mean and standard deviation."""
+        """Mean, (n,) or (n, k) for k targets; with `return_std=True` the pair of mean and standard deviation."""
         prediction = self.predict_dist(X)
         return (prediction.mean, prediction.std) if return_std else prediction.mean
 
     def predict_interval(self, X: Any, level: ArrayLike = 0.9) -> NDArray[np.float64]:
-        """Central prediction intervals: (n, 2) for one level, (n, 2, k) for a list of k levels."""
+        """Central intervals: (n, 2) for one level, (n, 2, L) for a list of L; (n, k, 2, ...) for k targets."""
         check_levels("level", level)
         return self.predict_dist(X).interval(level)
 
     def predict_quantiles(self, X: Any, q: ArrayLike = (0.05, 0.5, 0.95)) -> NDArray[np.float64]:
-        """Quantiles: (n, k) for a list of k probabilities, (n,) for a single one."""
+        """Quantiles: (n, L) for a list of L probabilities, (n,) for a single one; (n, k, ...) for k targets."""
         check_levels("q", q)
         return self.predict_dist(X).quantile(q)
 
-    def predict_dist(self, X: Any) -> Prediction:
-        """The whole predictive distribution: a `Prediction` on NumPy arrays, in the units of y."""
-        check_is_fitted(self)
-        table = self._read(X, reset=False)
-        mean, std = np.empty(len(table)), np.empty(len(table))
-        for start in range(0, len(table), CHUNK_ROWS):
-            rows = slice(start, start + CHUNK_ROWS)
-            x = torch.from_numpy(self.encoder_.transform(table.take(rows))).to(self.device)
-            prediction = self.target_scaler_.inverse(predict(self.estimator_, x).numpy())
-            mean[rows], std[rows] = prediction.mean, prediction.std
-        return Prediction(mean, std)
+    def predict_dist(self, X: Any) -> Prediction | TransformedPrediction:
+        """The whole predictive distribution on NumPy arrays, in the units of y: mean, std, quantile, log_prob, ..."""
+        return in_units_of_y(self._predict(X), self.target_scaler_, self.transform_)
 
-    def _read(self, X: Any, reset: bool) -> Table:
-        """X as a table, its columns checked against (or, with `reset`, remembered from) fit."""
-        if sparse.issparse(X):
-            raise must("X", "be dense", f"a sparse {type(X).__name__}", "call X.toarray()", TypeError)
-        if not nw.dependencies.is_into_dataframe(X):
-            X = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
-            if X.dtype.kind in "SU":
-                raise must("X", "hold numbers if it is an array", X.dtype.name, "give a data frame for text columns")
-            return self._named(read_table(X), reset)
-        frame = nw.from_native(check_unique_columns(X), eager_only=True)
-        for count, noun in zip(frame.shape, ("sample", "feature"), strict=True):
-            if count == 0:
-                raise must("X", f"have at least one {noun}", f"0 {noun}(s)", "give a table with rows and columns")
-        fitted_names = None if reset else getattr(self, "feature_names_in_", None)
-        if fitted_names is not None and self.column_order == "by_name" and set(frame.columns) == set(fitted_names):
-            frame = frame.select(list(fitted_names))
-        X = frame.to_native()
-        validate_data(self, X, reset=reset, skip_check_array=True)
-        return self._named(read_table(X), reset)
-
-    def _named(self, table: Table, reset: bool) -> Table:
-        """With the names of fit: an array may follow a frame, or a frame an array, and is then taken by position."""
-        return table if reset else Table(dict(zip(self.encoder_.kinds, table.columns.values(), strict=True)))
-
-    def _build(self, n_inputs: int, seed: int) -> nn.Module:
-        """The estimator round its network, both freshly initialised from the seed."""
-        factory = choose("estimator", self.estimator, ESTIMATORS)
-        missing = [member for member in ("n_outputs", "forward", "own_loss") if not hasattr(factory, member)]
-        if missing:
-            raise must(
-                "estimator", f"be a name or a class with the member(s) {missing}", factory, "see hetcal.estimators.base"
-            )
-        options = dict(self.estimator_options or {})
-        known = [name for name in inspect.signature(factory).parameters if name not in ("self", "network", "seed")]
-        for name in options:
-            check_choice("estimator_options", name, known)
-        if "seed" in inspect.signature(factory).parameters:
-            options["seed"] = seed
-        estimator = factory(self._network(n_inputs, factory.n_outputs, seed), **options)
-        if self.network is not None:
-            check_inputs(estimator, n_inputs)
-        return estimator
-
-    def _network(self, n_inputs: int, n_outputs: int, seed: int) -> nn.Module:
-        if self.network is None:
-            generator = torch.Generator().manual_seed(seed)
-            return MLP(
-                n_inputs,
-                n_outputs,
-                width=self.width,
-                depth=self.depth,
-                dropout=self.dropout,
-                generator=generator,
-            )
-        # A user's network draws its weights from torch's global generator, which is put back afterwards.
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            if isinstance(self.network, nn.Module):
-                network = copy.deepcopy(self.network)
-                for layer in network.modules():
-                    reset = getattr(layer, "reset_parameters", None)
-                    if callable(reset):
-                        reset()
-            elif callable(self.network):
-                network = call_factory(self.network, n_inputs, n_outputs)
-            else:
-                network = None
-        if not isinstance(network, nn.Module):
-            raise must(
-                "network",
-                "be None, an nn.Module, or a class or function (n_inputs, n_outputs) -> nn.Module",
-                self.network,
-                "give one of these",
-                TypeError,
-            )
-        return network
+    def _transforms(self, target: NDArray[np.float64]) -> list[str | None]:
+        """The transforms to try, simplest first."""
+        if self.target_transform is None:
+            return [None]
+        name = check_choice("target_transform", self.target_transform, [*TRANSFORMS, "auto"])
+        if name != "auto":
+            return [name]
+        return [None, *(name for name in TRANSFORMS if name != "log" or (target > 0).all())]
 
 
-def choose(name: str, value: Any, known: dict[str, Any]) -> Any:
-    """The registered object of that name, or the user's own class or function as it is."""
-    if callable(value):
-        return value
-    return known[check_choice(name, value, known)]
+@dataclass
+class Candidate:
+    """A model for one transform of the target."""
+
+    name: str | None
+    transform: TargetTransform | PerTarget | None
+    scaler: Standardizer
+    estimator: Any = None
+    history: Any = None
+
+    def standardised(self, target: NDArray[np.float64]) -> NDArray[np.float64]:
+        transformed = target if self.transform is None else self.transform.forward(target)
+        return TARGET_GRID * np.round(self.scaler.transform(transformed) / TARGET_GRID)
+
+    def log_prob(self, x: torch.Tensor, target: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Log density per row, mean over the targets, in the units of y."""
+        prediction = in_units_of_y(predict(self.estimator, x).numpy(), self.scaler, self.transform)
+        return np.asarray(prediction.log_prob(target)).reshape(len(target), -1).mean(1)
 
 
-def call_factory(factory: Any, n_inputs: int, n_outputs: int) -> Any:
-    try:
-        inspect.signature(factory).bind(n_inputs, n_outputs)
-    except TypeError as error:
-        advice = f"let it take the two numbers ({error})"
-        raise must("network", "be callable as network(n_inputs, n_outputs)", factory, advice, TypeError) from None
-    return factory(n_inputs, n_outputs)
+def likeliest(candidates: list[Candidate], x: torch.Tensor, target: NDArray[np.float64]) -> Candidate:
+    """The first, that is the simplest, candidate within two standard errors of the likeliest on the validation rows."""
+    rows = candidates[0].history.validation_rows
+    if len(rows) < 2:
+        return candidates[0]
+    device = next(candidates[0].estimator.parameters()).device
+    scores = [candidate.log_prob(x[rows].to(device), target[rows]) for candidate in candidates]
+    best = max(scores, key=np.mean)
+    loss = [best - score for score in scores]
+    return next(
+        candidate
+        for candidate, excess in zip(candidates, loss, strict=True)
+        if excess.mean() <= 2 * excess.std(ddof=1) / np.sqrt(len(rows))
+    )
 
 
-@torch.no_grad()
-def check_inputs(estimator: nn.Module, n_inputs: int) -> None:
-    """Try a user's network on two rows of zeros, so that a wrong width is said before training."""
-    try:
-        estimator.eval()(torch.zeros(2, n_inputs))
-    except RuntimeError as error:
+def in_units_of_y(
+    prediction: Prediction, scaler: Standardizer, transform: TargetTransform | PerTarget | None
+) -> Prediction | TransformedPrediction:
+    """The one place where scaling of y, and its transform, are undone."""
+    prediction = scaler.inverse(prediction)
+    return prediction if transform is None else TransformedPrediction(prediction, transform)
+
+
+def fit_transform(name: str, y: NDArray[np.float64], weights: NDArray[np.float64]) -> TargetTransform | PerTarget:
+    make = TRANSFORMS[name]
+    if y.ndim == 1:
+        return make().fit(y, weights)
+    return PerTarget([make() for _ in range(y.shape[1])]).fit(y, weights)
+
+
+def check_likelihood(family: Any, objective: Objective) -> None:
+    """Degrees of freedom that no objective trains would stay where they start, and nobody would notice."""
+    if check_family(family) == StudentT.name and objective in (squared_error, gaussian_nll):
         raise must(
-            "network",
-            f"take rows of {n_inputs} numbers, the width of the encoded table",
-            f"{type(error).__name__}: {error}",
-            "for tables give a class or function (n_inputs, n_outputs) instead of a module",
-        ) from error
-
-
-def check_unique_columns(X: Any) -> Any:
-    names = [str(name) for name in X.columns]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise must("X", "have column names that differ", twice, "rename or drop the columns that occur twice")
-    return X
+            "family",
+            f"be trained by the objective, and {objective.__name__} does not",
+            family,
+            "use objective='nll', or fix the degrees of freedom: family=hetcal.families.StudentT(df=4)",
+        )
 
 
 def check_target(y: Any, n: int) -> NDArray[np.float64]:
-    """The target as n finite float64 numbers."""
+    """The target as finite float64 numbers: (n,), or (n, k) for k > 1 targets."""
     if y is None:
         raise ValueError("y must be given: HCRegressor requires y to be passed, but the target y is None")
     if sparse.issparse(y):
@@ -404,55 +305,28 @@ def check_target(y: Any, n: int) -> NDArray[np.float64]:
     if array.dtype.kind not in "biufO":
         raise must("y", "hold numbers", array.dtype.name, "convert text or dates to numbers first")
     if array.ndim == 2 and array.shape[1] > 1:
-        raise must("y", "be one-dimensional", f"array of shape {array.shape}", "fit one regressor per target column")
-    target = check_vector("y", column_or_1d(array, warn=True))
+        target = np.column_stack([check_vector(f"y[:, {j}]", column) for j, column in enumerate(array.T)])
+    elif array.ndim > 2:
+        raise must("y", "be (n,), or (n, k) for k targets", f"array of shape {array.shape}", "give it that shape")
+    else:
+        target = check_vector("y", column_or_1d(array, warn=True))
     if len(target) != n:
         raise must("y", f"have one value per row of X ({n})", f"{len(target)} values", "give both the same length")
     return target
 
 
-def check_weights(sample_weight: Any, table: Table) -> NDArray[np.float64]:
-    """One weight per row, at least 0. Only ratios matter, so the largest is brought near 1, and no sum overflows."""
-    if sample_weight is None:
-        return np.ones(len(table))
-    weights = _check_sample_weight(sample_weight, np.empty((len(table), 1)), dtype=np.float64, ensure_non_negative=True)
-    if not (weights > 0).any():
-        raise must("sample_weight", "be greater than zero for some row", 0.0, "give at least two rows a weight")
-    return weights / 2.0 ** np.floor(np.log2(weights.max()))  # a power of two: exact
-
-
-def check_groups(groups: Any, n: int) -> NDArray[np.int64] | None:
-    """One number per group, in the order of the sorted labels."""
-    if groups is None:
-        return None
-    labels = column_or_1d(groups)
-    if len(labels) != n:
-        raise must("groups", f"have one label per row of X ({n})", f"{len(labels)} labels", "give both the same length")
-    known, codes = np.unique(labels.astype(str) if labels.dtype.kind == "O" else labels, return_inverse=True)
-    if len(known) < 2:
-        raise must("groups", "name at least 2 groups", known.tolist(), "leave groups away if all rows belong together")
-    return codes.astype(np.int64)
+def warn_of_constants(target: NDArray[np.float64]) -> None:
+    for column in target.reshape(len(target), -1).T:
+        if Standardizer().fit(column, np.ones(len(column))).is_constant:
+            warnings.warn(
+                f"y is constant ({column[0]:g}); its standard deviation then means nothing",
+                DegenerateDataWarning,
+                stacklevel=3,
+            )
 
 
 def fit_target_scaler(target: NDArray[np.float64], weights: NDArray[np.float64]) -> Standardizer:
     scaler = Standardizer().fit(target, weights)
-    if scaler.is_constant:
-        warnings.warn(
-            f"y is constant ({target[0]:g}); its standard deviation then means nothing",
-            DegenerateDataWarning,
-            stacklevel=3,
-        )
-        # So that intervals are narrow beside the constant, whatever its units.
-        scaler.spread = np.asarray(1e-6)
+    # So that intervals are narrow beside a constant, whatever its units.
+    scaler.spread = np.where(scaler.is_constant, 1e-6, scaler.spread)
     return scaler
-
-
-def draw_seed(random_state: Any) -> int:
-    """An integer seed from None (the system's entropy), an integer, or a NumPy generator of either kind."""
-    if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31 - 1))
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**31 - 1))
-    return int(check_number("random_state", random_state, 0, 2**32 - 1, integer=True))

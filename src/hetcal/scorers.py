@@ -1,14 +1,17 @@
 """Scorers for scikit-learn's model selection: choose a regressor by its whole distribution, not by its mean alone.
 
-They score any regressor with `predict(X, return_std=True)`: ours, `GaussianProcessRegressor`, `BayesianRidge`, or a
-pipeline that ends in one. Greater is better, as scikit-learn expects, so each is the negated metric. They are plain
-functions: picklable, and no instance of anything.
+They score any regressor with `predict_dist(X)`, ours, by the family and the transform it predicts, and any other with
+`predict(X, return_std=True)`, such as `GaussianProcessRegressor` or `BayesianRidge`, as Gaussian; so too the last step
+of a pipeline. Several targets count alike: the score is the mean over them. Greater is better, as scikit-learn expects,
+so each is the negated metric. They are plain functions: picklable, and no instance of anything.
 """
 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.pipeline import Pipeline
 
 from hetcal._checks import must
 from hetcal.metrics import calibration_error, crps, nll
@@ -21,17 +24,17 @@ def crps_scorer(regressor: Any, X: Any, y: ArrayLike) -> float:
     >>> from sklearn.model_selection import GridSearchCV
     >>> search = GridSearchCV(BayesianRidge(), {"alpha_1": [1e-6, 1.0]}, scoring=crps_scorer)
     """
-    return -crps(y, *_mean_and_std(regressor, X))
+    return -float(np.mean(crps(y, *_predict(regressor, X))))
 
 
 def nll_scorer(regressor: Any, X: Any, y: ArrayLike) -> float:
     """Negated negative log likelihood, that is the mean log density of y: severe with overconfidence."""
-    return -nll(y, *_mean_and_std(regressor, X))
+    return -float(np.mean(nll(y, *_predict(regressor, X))))
 
 
 def calibration_error_scorer(regressor: Any, X: Any, y: ArrayLike) -> float:
     """Negated calibration error, eq. 3 of the paper: a constant std can win it, so watch it, and choose by another."""
-    return -calibration_error(y, *_mean_and_std(regressor, X))
+    return -float(np.mean(calibration_error(y, *_predict(regressor, X))))
 
 
 SCORERS: dict[str, Callable[[Any, Any, ArrayLike], float]] = {
@@ -41,7 +44,12 @@ SCORERS: dict[str, Callable[[Any, Any, ArrayLike], float]] = {
 }
 
 
-def _mean_and_std(regressor: Any, X: Any) -> tuple[ArrayLike, ArrayLike]:
+def _predict(regressor: Any, X: Any) -> tuple[Any, ...]:
+    """The prediction, or mean and standard deviation: what follows y in a metric."""
+    if isinstance(regressor, Pipeline):  # it hands on `predict`, but no `predict_dist`
+        return _predict(regressor[-1], regressor[:-1].transform(X) if len(regressor) > 1 else X)
+    if hasattr(regressor, "predict_dist"):
+        return (regressor.predict_dist(X),)
     try:
         mean, std = regressor.predict(X, return_std=True)
     except TypeError as error:

@@ -23,7 +23,7 @@ from hetcal._checks import TrainingDivergedError, TrainingWarning, check_number,
 from hetcal.estimators.base import BLOCK_ROWS
 from hetcal.metrics import calibration_error
 from hetcal.objectives import CRITERIA, Objective
-from hetcal.prediction import Prediction
+from hetcal.prediction import Prediction, join
 
 # With fewer rows than this a tenth of them says nothing about when to stop; all rows then train.
 MIN_ROWS_FOR_VALIDATION = 10
@@ -42,9 +42,10 @@ class History:
         train: `objective`, `own_loss`, `rmse` and `ce` (calibration error) over the training batches of each epoch.
         validation: The same over the validation rows in evaluation mode; empty lists without validation rows.
         criterion: What the best epoch is chosen by: the validation objective, with outliers capped
-            (`objectives.CRITERIA`).
+            (`objectives.CRITERIA`). With several targets this and all curves are means over the targets.
         best_epoch: Index of the epoch whose weights were kept: the earliest within one standard error of the best.
         stopped: Why training ended: "patience", "max_steps", "max_epochs" or "interrupted".
+        validation_rows: Numbers of the rows that were held back.
     """
 
     train: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in CURVES})
@@ -52,6 +53,7 @@ class History:
     criterion: list[float] = field(default_factory=list)
     best_epoch: int = 0
     stopped: str = "max_epochs"
+    validation_rows: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.train["objective"])
@@ -64,12 +66,13 @@ class Rows:
     x: Tensor
     y: Tensor
     weight: Tensor
+    index: Tensor  # numbers of the rows
 
     def __len__(self) -> int:
         return len(self.y)
 
     def take(self, index: Tensor) -> "Rows":
-        return Rows(self.x[index], self.y[index], self.weight[index])
+        return Rows(self.x[index], self.y[index], self.weight[index], index)
 
 
 LossOf = Callable[[Rows], tuple[Prediction, Tensor, Tensor]]
@@ -101,16 +104,16 @@ def train(
 
     Args:
         estimator: Any module with the members of `hetcal.estimators.base`.
-        objective: Loss per row of `(prediction, y)`.
-        x: (n, d) inputs, standardised.
-        y: (n,) target, standardised.
+        objective: Loss per row of `(prediction, y)`; with several targets, per row and target.
+        x: (n, ...) inputs, standardised.
+        y: (n,) target, standardised; (n, k) for k targets, which then weigh the same.
         sample_weight: (n,) weights, at least 0; a weight of 2 counts like two equal rows.
         groups: (n,) integers; rows of one group are never split between training and validation.
         objective_weight: Weight of the objective beside the estimator's own loss (0.75 for Quantile-HC in the paper).
         validation_fraction: Part of the rows held back to choose the best epoch; 0 trains on all for `max_epochs`.
         learning_rate: Of AdamW at its highest; it rises over the first hundred steps, then falls to 0 along half a
             cosine over `max_steps`.
-        weight_decay, batch_size: Of AdamW.
+        weight_decay, batch_size: Of AdamW; parameters named raw_* (rates, degrees of freedom) do not decay.
         max_steps: Upper limit on the optimiser steps: bounds the time, whatever the number of rows.
         max_epochs: Upper limit on the passes over the data.
         patience: Epochs without a better criterion (see `History`) after which training stops.
@@ -150,14 +153,16 @@ def train(
 
     generator = torch.Generator().manual_seed(seed)
     rows = check_rows(x, y, sample_weight, device)
+    if input_noise and not x.is_floating_point():
+        raise must("input_noise", f"be 0 for x of type {x.dtype}", input_noise, "word numbers and codes take no noise")
     training, validation = split(rows, validation_fraction, generator, check_groups(groups, len(rows)))
     estimator.to(device).train()
-    optimiser = torch.optim.AdamW(estimator.parameters(), lr=learning_rate, weight_decay=weight_decay, fused=True)
+    optimiser = torch.optim.AdamW(parameter_groups(estimator, weight_decay), lr=learning_rate, fused=True)
     loss_of = make_loss(estimator, objective, n_train=len(training))
     criterion = CRITERIA.get(objective, objective)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: rate_factor(step, max_steps))
     step = Step(estimator, optimiser, schedule, gradient_clip)
-    history, best = History(), Best(estimator, validation.weight)
+    history, best = History(validation_rows=validation.index.tolist()), Best(estimator, validation.weight)
     epochs = tqdm(range(max_epochs), desc="training", unit="epoch", disable=not progress, leave=False)
     try:
         for epoch in epochs:
@@ -205,16 +210,16 @@ def check_device(device: str | torch.device) -> torch.device:
 
 def check_rows(x: Tensor, y: Tensor, sample_weight: Tensor | None, device: torch.device) -> Rows:
     """The rows on the device, shapes checked (an (n, 1) target would broadcast silently), weights of mean 1."""
-    if y.ndim != 1:
-        raise must("y", "be one-dimensional", f"tensor of shape {tuple(y.shape)}", "use y[:, 0]")
+    if y.ndim > 2 or y.shape[1:] == (1,):
+        raise must("y", "be (n,), or (n, k) for k > 1 targets", f"tensor of shape {tuple(y.shape)}", "use y[:, 0]")
     if len(x) != len(y):
         raise must("y", f"have one value per row of x ({len(x)})", f"{len(y)} values", "give both the same length")
     if not (torch.isfinite(x).all() and torch.isfinite(y).all()):
         raise must("x and y", "be finite", "NaN or infinity", "remove or impute these values first")
-    weight = torch.ones_like(y) if sample_weight is None else sample_weight.to(y.dtype)
-    if weight.shape != y.shape or not torch.isfinite(weight).all() or weight.min() < 0 or weight.sum() <= 0:
+    weight = torch.ones(len(y)) if sample_weight is None else sample_weight.to(torch.float32)
+    if weight.shape != (len(y),) or not torch.isfinite(weight).all() or weight.min() < 0 or weight.sum() <= 0:
         raise must("sample_weight", "be at least 0, not all 0, one per row", sample_weight, "give one weight per row")
-    return Rows(x.to(device), y.to(device), (weight / weight.mean()).to(device))
+    return Rows(x.to(device), y.to(device), (weight / weight.mean()).to(device), torch.arange(len(y)))
 
 
 def check_groups(groups: Tensor | None, n: int) -> Tensor | None:
@@ -265,18 +270,44 @@ def make_loss(estimator: Any, objective: Objective, n_train: int) -> LossOf:
     """The core of the design: prediction, objective and own loss per row of a batch."""
 
     def loss_of(batch: Rows) -> tuple[Prediction, Tensor, Tensor]:
+        if estimator.training and hasattr(estimator, "at_rows"):
+            estimator.at_rows(batch.index, n_train)  # only ensembles ask which rows these are
         prediction = estimator(batch.x)
-        objective_rows = objective(prediction, batch.y)  # (n,)
-        if objective_rows.shape != batch.y.shape:
+        if batch.y.is_floating_point() and prediction.mean.shape != batch.y.shape:  # labels of classes are integers
+            raise must(
+                "the estimator's mean",
+                f"have the shape of y, {tuple(batch.y.shape)}",
+                f"shape {tuple(prediction.mean.shape)}",
+                "for k targets give y as (n, k) and the estimator n_targets=k",
+            )
+        objective_rows = objective(prediction, batch.y)
+        if objective_rows.shape not in ((len(batch),), batch.y.shape):
             raise must(
                 "objective",
                 f"return one loss per row, shape {tuple(batch.y.shape)}",
                 f"shape {tuple(objective_rows.shape)}",
                 "do not average over the rows",
             )
-        return prediction, objective_rows, estimator.own_loss(prediction, batch.y, n_train)
+        own_rows = estimator.own_loss(prediction, batch.y, n_train)
+        return prediction, mean_over_targets(objective_rows), mean_over_targets(own_rows)
 
     return loss_of
+
+
+def mean_over_targets(values: Tensor) -> Tensor:
+    """(n,) from (n,) or (n, k); one number stays one number."""
+    return values.flatten(1).mean(1) if values.ndim > 1 else values
+
+
+def parameter_groups(estimator: Any, weight_decay: float) -> list[dict[str, Any]]:
+    """Weights decay; what is named raw_*, such as a dropout rate, would only be pulled to an arbitrary value."""
+    weights: list[Tensor] = []
+    raw: list[Tensor] = []
+    for name, parameter in estimator.named_parameters():
+        is_raw = any(part.startswith("raw_") for part in name.split("."))
+        (raw if is_raw else weights).append(parameter)
+    groups = [{"params": weights, "weight_decay": weight_decay}, {"params": raw, "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]
 
 
 class Step:
@@ -376,19 +407,27 @@ class EpochRecord:
     """Gathers what the batches of one epoch gave anyway, so that the training curves cost nothing."""
 
     def __init__(self) -> None:
-        self.rows: list[Tensor] = []
+        self.rows: list[tuple[Tensor, ...]] = []
+        self.predictions: list[Prediction] = []
 
     def add(self, batch: Rows, prediction: Prediction, objective_rows: Tensor, own_rows: Tensor) -> None:
-        columns = [batch.y, prediction.mean, prediction.std, objective_rows, own_rows.expand_as(batch.y), batch.weight]
-        self.rows.append(torch.stack([column.detach() for column in columns]))
+        columns = batch.y, objective_rows, own_rows.expand(len(batch)), batch.weight
+        self.rows.append(tuple(column.detach() for column in columns))
+        self.predictions.append(Prediction(prediction.mean.detach(), prediction.std.detach(), family=prediction.family))
 
     def append_to(self, curves: dict[str, list[float]]) -> None:
-        y, mean, std, objective_rows, own_rows, weight = torch.cat(self.rows, dim=1).cpu().double().numpy()
-        finite = bool(np.isfinite(mean).all() and np.isfinite(std).all())
+        y, objective_rows, own_rows, weight = (
+            torch.cat(column).cpu().double().numpy() for column in zip(*self.rows, strict=True)
+        )
         curves["objective"].append(float(np.average(objective_rows, weights=weight)))
         curves["own_loss"].append(float(np.average(own_rows, weights=weight)))
-        curves["rmse"].append(float(np.sqrt(np.average((y - mean) ** 2, weights=weight))))
-        curves["ce"].append(calibration_error(y, mean, std) if finite else math.nan)
+        prediction = join(self.predictions, torch.cat).numpy()
+        if prediction.mean.shape != y.shape:  # classes: the mean is of logits
+            return
+        squares = ((y - prediction.mean) ** 2).reshape(len(y), -1).mean(1)
+        curves["rmse"].append(float(np.sqrt(np.average(squares, weights=weight))))
+        finite = bool(np.isfinite(prediction.mean).all() and np.isfinite(prediction.std).all())
+        curves["ce"].append(float(np.mean(calibration_error(y, prediction))) if finite else math.nan)
 
 
 @torch.no_grad()
@@ -400,6 +439,6 @@ def validate(estimator: Any, loss_of: LossOf, criterion: Objective, rows: Rows) 
         block = rows.take(index)
         prediction, objective_rows, own_rows = loss_of(block)
         record.add(block, prediction, objective_rows, own_rows)
-        scores.append(criterion(prediction, block.y).double())
+        scores.append(mean_over_targets(criterion(prediction, block.y)).double())
     estimator.train()
     return record, torch.cat(scores)

@@ -11,7 +11,7 @@ from hetcal.benchmark.cell import check_settings, load_rows, run_cell, split_row
 from hetcal.benchmark.protocol import Cell, parse_protocol
 from hetcal.datasets import heteroscedastic, skewed
 from hetcal.metrics import calibration_curve, evaluate
-from hetcal.regressor import make
+from hetcal.methods import make
 from tests.studies import TINY
 
 SMALL = {"width": 8, "depth": 2, "max_epochs": 2}
@@ -153,7 +153,7 @@ def test_frames_keep_their_categories(load_raw):
         (
             '"hnn"',
             '"hhn"',
-            r"line 11: method must be one of \['dropout-hc', .*\], got method='hhn'; did you mean 'hnn'\?",
+            r"line 11: method must be one of .*'dropout-hc', .*, got method='hhn'; did you mean 'hnn'\?",
         ),
         (
             "width",
@@ -168,8 +168,8 @@ def test_frames_keep_their_categories(load_raw):
         ),
         (
             "[settings]",
-            "[methods.quantile]\npatience = 1\n[settings]",
-            r"line 3: method must be one of .*, got method='quantile'; did you mean 'quantile-hc'\?",
+            "[methods.quantile-hcc]\npatience = 1\n[settings]",
+            r"line 3: method must be one of .*, got method='quantile-hcc'; did you mean 'quantile-hc'\?",
         ),
         (
             "seeds = 2",
@@ -195,3 +195,19 @@ def test_settings_of_a_quick_look_are_checked():
 def test_all_known_settings_pass():
     protocol = parse_protocol(TINY)
     check_settings(protocol)
+
+
+def test_a_recalibrated_method_gives_up_rows():
+    """ "name+recalibrator" trains on four fifths of the training part and recalibrates on the rest."""
+    protocol = parse_protocol(TINY.replace('"hnn"', '"constant-sigma", "constant-sigma+isotonic"'))
+    check_settings(protocol)
+    plain, bent = (
+        run_cell(protocol, next(cell for cell in protocol.cells() if cell.method == method))
+        for method in ("constant-sigma", "constant-sigma+isotonic")
+    )
+    assert bent["split"]["n_train"] == int(0.8 * plain["split"]["n_train"])
+    assert (plain["title"], bent["title"]) == ("Constant sigma", "Constant sigma + isotonic")
+    assert plain["settings"]["estimator"] == "ConstantSigma"
+    assert bent["metrics"]["ce"] < plain["metrics"]["ce"]
+    with pytest.raises(ValueError, match=r"line 11: recalibrator must be one of .*, got recalibrator='isotonik'"):
+        check_settings(parse_protocol(TINY.replace('"hnn"', '"hnn+isotonik"')))

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hetcal import METHODS
+from hetcal import methods
 from hetcal.benchmark.cell import check_settings, run_cell
 from hetcal.benchmark.protocol import Cell, read_protocol
 
@@ -24,7 +24,7 @@ def test_protocol_is_the_papers():
     check_settings(PROTOCOL)
     table = PROTOCOL.study("table-1")
     assert len(table.datasets) == 8
-    assert set(table.methods) == set(METHODS)
+    assert set(table.methods) == set(methods.PAPER)
     assert {name: table.seeds_of.get(name, table.seeds) for name in table.datasets} == {
         **dict.fromkeys(table.datasets, 10),
         "superconductivity": 5,

@@ -115,7 +115,7 @@ REFUSED = {
     "dates in y": (X, np.array(["2020-01-01"] * N, dtype="datetime64[D]"), ValueError, r"y must hold numbers"),
     "no y": (X, None, ValueError, r"y must be given"),
     "y too short": (X, Y[:-1], ValueError, r"y must have one value per row of X \(60\), got y='59 values'"),
-    "two targets": (X, np.column_stack([Y, Y]), ValueError, r"y must be one-dimensional.*one regressor per target"),
+    "three-dimensional y": (X, np.zeros((len(Y), 2, 2)), ValueError, r"y must be \(n,\), or \(n, k\) for k targets"),
     "y of rank 3": (X, Y[:, None, None], ValueError, r"y"),
     "complex X": (X * 1j, Y, ValueError, r"Complex data not supported"),
     "complex y": (X, Y * 1j, ValueError, r"Complex data not supported"),

@@ -9,24 +9,36 @@ stays fast; the first instance has the default settings. One check is not in the
 from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency, parametrize_with_checks
 
 from hetcal import HCRegressor
+from hetcal.estimators import ESTIMATORS
 
+SMALL = {"width": 32, "depth": 2, "dropout": 0.1, "max_epochs": 200}
+# Fewer and larger steps, which is enough for scikit-learn's check of the score (R2 > 0.5).
+TINY = {"width": 32, "depth": 1, "dropout": 0.2, "max_epochs": 30, "learning_rate": 0.02, "batch_size": 64}
+FEW_PASSES = {"estimator_options": {"samples": 10, "prediction_samples": 20}}
+FEW_MEMBERS = {"estimator_options": {"members": 4}}
 COMBINATIONS = [
-    ("mc_dropout", "gaussian_nll"),
-    ("mc_dropout", "squared_error"),
-    ("quantile_range", "gaussian_nll"),
-    ("quantile_range", "squared_error"),
-    ("variance_head", "gaussian_nll"),  # squared error leaves its sigma untrained
+    HCRegressor("mc_dropout", "gaussian_nll", **SMALL),
+    HCRegressor("mc_dropout", "squared_error", **SMALL),
+    HCRegressor("quantile_range", "gaussian_nll", **SMALL),
+    HCRegressor("quantile_range", "squared_error", **SMALL),
+    HCRegressor("variance_head", "gaussian_nll", **SMALL),  # squared error leaves its sigma untrained
+    HCRegressor("variance_head", target_transform="yeo-johnson", **TINY),
+    HCRegressor("simultaneous_quantiles", **TINY),
+    HCRegressor("concrete_dropout", **TINY, **FEW_PASSES),
+    HCRegressor("bayes_by_backprop", **TINY, **FEW_PASSES),
+    HCRegressor("ensemble_spread", **TINY, **FEW_MEMBERS),
+    HCRegressor("ensemble", family="student_t", **TINY, **FEW_MEMBERS),
 ]
 
 
-def small(estimator: str, objective: str) -> HCRegressor:
-    return HCRegressor(estimator, objective, width=32, depth=2, dropout=0.1, max_epochs=200)
-
-
-@parametrize_with_checks([HCRegressor(), *(small(*combination) for combination in COMBINATIONS)])
+@parametrize_with_checks([HCRegressor(), *COMBINATIONS])
 def test_scikit_learn_check(estimator, check):
     """Every check that scikit-learn runs on its own regressors."""
     check(estimator)
+
+
+def test_no_estimator_is_forgotten():
+    assert {model.estimator for model in COMBINATIONS} == set(ESTIMATORS)
 
 
 def test_column_names():

@@ -14,10 +14,15 @@ from hetcal import datasets
 from hetcal._checks import must
 from hetcal.benchmark.protocol import Cell, Protocol, check_keys, check_word
 from hetcal.benchmark.results import LEVELS, Result
+from hetcal.methods import METHODS, make
 from hetcal.metrics import calibration_curve, evaluate
-from hetcal.regressor import METHODS, HCRegressor, make
+from hetcal.recalibration import RECALIBRATORS
+from hetcal.regressor import HCRegressor
 
 Rows = NDArray[np.intp]
+# The recalibrators that give a whole distribution; conformal prediction gives intervals only.
+RECALIBRATED = {name: RECALIBRATORS[name] for name in ("isotonic", "std")}
+CALIBRATION_FRACTION = 0.2
 VERSIONS = ("hetcal", "torch", "numpy", "scikit-learn")
 
 
@@ -26,7 +31,10 @@ def check_settings(protocol: Protocol) -> None:
     names = set(HCRegressor().get_params()) - {"random_state", "progress"}
     for study in protocol.studies:
         for method in study.methods:
-            check_word(protocol.text, "method", method, METHODS)
+            name, recalibrator = parts_of(method)
+            check_word(protocol.text, "method", name, METHODS)
+            if recalibrator:
+                check_word(protocol.text, "recalibrator", recalibrator, RECALIBRATED)
         check_keys(protocol.text, "setting", study.vary, names)
     for method, settings in protocol.methods.items():
         check_word(protocol.text, "method", method, METHODS)
@@ -43,21 +51,28 @@ def run_cell(protocol: Protocol, cell: Cell) -> Result:
     train = train[: protocol.max_train_rows]
 
     model = model_of(protocol, cell)
+    recalibrator = parts_of(cell.method)[1]
+    # A recalibrated model trains on fewer rows: that is the price of recalibration.
+    n_kept = int((1 - CALIBRATION_FRACTION) * len(train)) if recalibrator else len(train)
+    train, calibration = train[:n_kept], train[n_kept:]
     start = perf_counter()
     model.fit(X[train], y[train], groups=groups[train] if groups is not None and rule == "grouped" else None)
+    judged: Any = model
+    if recalibrator:
+        judged = RECALIBRATED[recalibrator](model).fit(X[calibration], y[calibration])
     fitted = perf_counter()
-    mean, std = model.predict(X[test], return_std=True)
+    prediction = judged.predict_dist(X[test])
     predicted = perf_counter()
 
     history = model.history_
     return {
         **identity(protocol, cell),
-        "title": METHODS[cell.method].title,
+        "title": title_of(cell.method),
         "settings": settings_of(model),
         "split": {"rule": rule, "n_train": len(train), "n_test": len(test)},
-        "metrics": {**evaluate(y[test], mean, std), "seconds": predicted - start},
-        "coverage": calibration_curve(y[test], mean, std, LEVELS).coverage.tolist(),
-        "std_quantiles": np.quantile(std, LEVELS).tolist(),
+        "metrics": {**evaluate(y[test], prediction), "seconds": predicted - start},
+        "coverage": calibration_curve(y[test], prediction, levels=LEVELS).coverage.tolist(),
+        "std_quantiles": np.quantile(prediction.std, LEVELS).tolist(),
         "training": {"epochs": len(history), "best_epoch": history.best_epoch, "stopped": history.stopped},
         "seconds": {"fit": fitted - start, "predict": predicted - fitted},
         "versions": {"python": platform.python_version(), **{name: version(name) for name in VERSIONS}},
@@ -65,13 +80,25 @@ def run_cell(protocol: Protocol, cell: Cell) -> Result:
     }
 
 
+def parts_of(method: str) -> tuple[str, str]:
+    """Method and recalibrator: "random-sigma+isotonic" names both, most methods have none."""
+    name, _, recalibrator = method.partition("+")
+    return name, recalibrator
+
+
+def title_of(method: str) -> str:
+    name, recalibrator = parts_of(method)
+    return METHODS[name].title + (f" + {recalibrator}" if recalibrator else "")
+
+
 def model_of(protocol: Protocol, cell: Cell) -> HCRegressor:
-    return make(cell.method, **{"random_state": cell.seed, **protocol.settings_of(cell)})
+    return make(parts_of(cell.method)[0], **{"random_state": cell.seed, **protocol.settings_of(cell)})
 
 
 def settings_of(model: HCRegressor) -> dict[str, Any]:
     """All settings, those that the protocol leaves to hetcal too: a result is only as good as what is known of it."""
-    return {name: value for name, value in model.get_params().items() if name != "progress"}
+    settings = {name: value for name, value in model.get_params().items() if name != "progress"}
+    return {name: value.__name__ if isinstance(value, type) else value for name, value in settings.items()}
 
 
 def load_rows(name: str) -> tuple[Any, NDArray[np.float64], Rows | None]:

@@ -121,7 +121,8 @@ class Protocol:
 
     def settings_of(self, cell: Cell) -> Settings:
         """What the model of a cell is made with, over its row of `hetcal.METHODS`."""
-        return {**self.settings, **self.methods.get(cell.method, {}), **dict(cell.varied)}
+        name = cell.method.partition("+")[0]  # behind it: a recalibrator, which has no settings
+        return {**self.settings, **self.methods.get(name, {}), **dict(cell.varied)}
 
     def made_quick(self) -> "Protocol":
         """The first look that the file's `quick` section describes."""

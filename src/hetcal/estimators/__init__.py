@@ -2,14 +2,38 @@
 the contract tests and everything built on them have it."""
 
 from hetcal.estimators.base import AbstractEstimator, predict
+from hetcal.estimators.bayes_by_backprop import BayesByBackprop
+from hetcal.estimators.concrete_dropout import ConcreteDropout
+from hetcal.estimators.ensemble import Ensemble, EnsembleSpread
 from hetcal.estimators.mc_dropout import MCDropout
 from hetcal.estimators.quantile_range import QuantileRange, pinball
+from hetcal.estimators.simultaneous_quantiles import SimultaneousQuantiles
 from hetcal.estimators.variance_head import VarianceHead
+from hetcal.estimators.with_family import WithFamily
 
 ESTIMATORS: dict[str, type[AbstractEstimator]] = {
     "mc_dropout": MCDropout,
+    "concrete_dropout": ConcreteDropout,
+    "bayes_by_backprop": BayesByBackprop,
     "quantile_range": QuantileRange,
+    "simultaneous_quantiles": SimultaneousQuantiles,
     "variance_head": VarianceHead,
+    "ensemble": Ensemble,
+    "ensemble_spread": EnsembleSpread,
 }
 
-__all__ = ["ESTIMATORS", "AbstractEstimator", "MCDropout", "QuantileRange", "VarianceHead", "pinball", "predict"]
+__all__ = [
+    "ESTIMATORS",
+    "AbstractEstimator",
+    "BayesByBackprop",
+    "ConcreteDropout",
+    "Ensemble",
+    "EnsembleSpread",
+    "MCDropout",
+    "QuantileRange",
+    "SimultaneousQuantiles",
+    "VarianceHead",
+    "WithFamily",
+    "pinball",
+    "predict",
+]

@@ -1,8 +1,9 @@
 """The contract of an estimator, "sigma from where?", and prediction with it in bounded memory.
 
 An estimator is an `nn.Module` round a network with three members: `n_outputs`, how many columns it wants from the
-network; `forward(x) -> Prediction`; `own_loss(prediction, y, n_train)`, what it needs beside the objective. Any
-object with these members works in `training.train`; the base class only saves writing.
+network for each target; `forward(x) -> Prediction`; `own_loss(prediction, y, n_train)`, what it needs beside the
+objective. Any object with these members works in `training.train`; the base class only saves writing.
+`hetcal.testing.check_estimator` tells whether an estimator of one's own keeps the contract.
 """
 
 from collections.abc import Callable
@@ -13,11 +14,12 @@ from torch import Tensor, nn
 
 from hetcal._checks import check_number, must
 from hetcal.networks import CHANNEL_DROPOUT, DROPOUT_LAYERS, PrivateDropout, replace_layers_
-from hetcal.prediction import Prediction
+from hetcal.prediction import Prediction, join
 
 # Float32 products differ in the last bits with the number of rows, so a row's result would depend on its neighbours.
 # Blocks are therefore filled up to a multiple of ROW_MULTIPLE, so that no product has a ragged edge; one row stays
-# cheap, and the activations of BLOCK_ROWS rows of width 128 stay in the cache of one core.
+# cheap, and the activations of BLOCK_ROWS rows of width 128 stay in the cache of one core. What remains: if the last
+# hidden layer's width is no multiple of 4, MKL's narrow product behind it depends, in the last bit, on a row's place.
 ROW_MULTIPLE = 64
 BLOCK_ROWS = 1024
 
@@ -29,14 +31,16 @@ class AbstractEstimator(nn.Module):
     so training is repeatable and torch's global generator stays untouched.
 
     Args:
-        network: Any module (n, d) -> (n, n_outputs).
+        network: Any module (n, ...) -> (n, n_targets * n_outputs).
+        n_targets: Targets that are predicted together: mean and std are (n,) for one, (n, n_targets) for more.
         seed: Seed of everything the estimator draws.
     """
 
     n_outputs: int = 1
 
-    def __init__(self, network: nn.Module, *, seed: int = 0) -> None:
+    def __init__(self, network: nn.Module, *, n_targets: int = 1, seed: int = 0) -> None:
         super().__init__()
+        self.n_targets = check_number("n_targets", n_targets, 1, integer=True)
         self.seed = check_number("seed", seed, 0, integer=True)
         self.generator = torch.Generator().manual_seed(self.seed)
         self.network = replace_layers_(network, DROPOUT_LAYERS, self.private_dropout)
@@ -46,8 +50,8 @@ class AbstractEstimator(nn.Module):
         return PrivateDropout(layer.p, channels=isinstance(layer, CHANNEL_DROPOUT), generator=self.generator)
 
     def outputs(self, x: Tensor) -> Tensor:
-        """The network's answer, with its shape checked: (n, n_outputs)."""
-        return check_outputs(self.network(x), len(x), self.n_outputs)
+        """The network's answer, with its shape checked: (n, n_outputs), or (n, n_targets, n_outputs)."""
+        return check_outputs(self.network(x), len(x), self.n_outputs, self.n_targets)
 
     def forward(self, x: Tensor) -> Prediction:
         raise TypeError(f"{type(self).__name__} must define forward(x) -> Prediction; see hetcal.estimators.base")
@@ -61,23 +65,24 @@ class AbstractEstimator(nn.Module):
         return torch.zeros_like(y)
 
 
-def check_outputs(outputs: Tensor, n: int, n_outputs: int) -> Tensor:
-    """Return the network's outputs as (n, n_outputs), or say what the network should have returned."""
-    if n_outputs == 1 and outputs.shape == (n,):
+def check_outputs(outputs: Tensor, n: int, n_outputs: int, n_targets: int = 1) -> Tensor:
+    """The network's outputs as (n, n_outputs) or (n, n_targets, n_outputs), or what it should have returned."""
+    columns = n_outputs * n_targets
+    if columns == 1 and outputs.shape == (n,):
         outputs = outputs[:, None]
-    if outputs.shape != (n, n_outputs):
+    if outputs.shape != (n, columns):
         raise must(
             "network",
-            f"return {n_outputs} column(s) per row for this estimator",
+            f"return {columns} column(s) per row for this estimator",
             f"output of shape {tuple(outputs.shape)} for {n} rows",
-            f"end it with a layer of {n_outputs} output(s)",
+            f"end it with a layer of {columns} output(s)",
         )
-    return outputs
+    return outputs if n_targets == 1 else outputs.unflatten(1, (n_targets, n_outputs))
 
 
 @torch.no_grad()
 def predict(estimator: Any, x: Tensor) -> Prediction:
-    """Mean and std of all rows in evaluation mode, block by block.
+    """The prediction of all rows in evaluation mode, block by block.
 
     A row's result depends neither on its neighbours nor on their number, and memory beyond input and output does
     not grow with the number of rows.
@@ -91,15 +96,15 @@ def predict(estimator: Any, x: Tensor) -> Prediction:
     estimator.eval()
     try:
         predict_block = estimator.for_prediction() if hasattr(estimator, "for_prediction") else estimator
-        mean, std = x.new_empty(len(x)), x.new_empty(len(x))
-        for start in range(0, len(x), BLOCK_ROWS):
+        parts = []
+        for start in range(0, len(x) or 1, BLOCK_ROWS):  # no rows are one block that is all filling
             block = x[start : start + BLOCK_ROWS]
             n = len(block)
-            if n % ROW_MULTIPLE:
-                filling = block[-1:].expand(ROW_MULTIPLE - n % ROW_MULTIPLE, *block.shape[1:])
+            if n % ROW_MULTIPLE or n == 0:
+                last = block[-1:] if n else x.new_zeros(1, *x.shape[1:])
+                filling = last.expand(ROW_MULTIPLE - n % ROW_MULTIPLE, *block.shape[1:])
                 block = torch.cat([block, filling])
-            prediction = predict_block(block)
-            mean[start : start + n], std[start : start + n] = prediction.mean[:n], prediction.std[:n]
-        return Prediction(mean, std)
+            parts.append(predict_block(block).take(slice(n)))
+        return join(parts, torch.cat)
     finally:
         estimator.train(was_training)

@@ -12,27 +12,22 @@ import torch
 from torch import Tensor, nn
 
 from hetcal._checks import DropoutInsertedWarning, check_choice, check_number, must
-from hetcal.estimators.base import AbstractEstimator, check_outputs
+from hetcal.estimators.passes import RandomLayer, SampledPasses, moments, split_at_first_random_layer
 from hetcal.estimators.thinned import ThinnedNetworks, thin
 from hetcal.networks import CHANNEL_DROPOUT, DROPOUT_LAYERS, WEIGHT_LAYERS, PrivateDropout, replace_layers_
 from hetcal.prediction import Prediction
 
 MASKS = ("shared", "per_row")
-# Passes that are evaluated together where the network cannot be thinned: bounds the memory of a block.
-PASSES_AT_ONCE = 10
 
 
-class MCDropout(AbstractEstimator):
+class MCDropout(SampledPasses):
     r"""Mean and standard deviation over passes with dropout kept on (Gal and Ghahramani, 2016).
 
     .. math:: \mu_i = \frac1S \sum_j \hat y_i^j, \qquad
               \sigma_i^2 = \frac{1}{S-c} \sum_j (\hat y_i^j - \mu_i)^2 + \sigma_0^2
 
-    with :math:`\hat y_i^j` = `network(x)` under mask j and :math:`\sigma_0` = `std_floor` in units of the
-    (standardised) target. In evaluation mode S = `prediction_samples` and c = 1, the usual unbiased variance, and the
-    sampled networks are always the same ones for a given `seed`, so prediction is a function. In training S = `samples`
-    and c = 3, because the likelihood divides by the variance: with few passes 1 / variance is too large on average by
-    (S - 1) / (S - 3), and training would answer with intervals too wide by the root of that, 13 % for ten passes.
+    with :math:`\hat y_i^j` = `network(x)` under mask j, :math:`\sigma_0` = `std_floor`; S and c are explained in
+    `SampledPasses`.
 
     Args:
         network: A module with `nn.Dropout` layers. One without gets dropout of `rate` before every weight layer but
@@ -44,14 +39,13 @@ class MCDropout(AbstractEstimator):
         masks: "shared", one mask per pass for the whole batch, or "per_row", a mask for every row and pass in
             training, as `nn.Dropout` draws them (slower). Prediction always samples whole networks.
         std_floor: Standard deviation that remains if all passes agree.
+        n_targets: Targets that are predicted together.
         seed: Seed of all masks.
 
     >>> from hetcal.networks import MLP
     >>> MCDropout(MLP(3, dropout=0.2))(torch.zeros(5, 3)).std.shape
     torch.Size([5])
     """
-
-    n_outputs = 1
 
     def __init__(
         self,
@@ -62,81 +56,73 @@ class MCDropout(AbstractEstimator):
         prediction_samples: int = 100,
         masks: str = "shared",
         std_floor: float = 1e-3,
+        n_targets: int = 1,
         seed: int = 0,
     ) -> None:
-        check_number("rate", rate, 0, 1, open_low=True, open_high=True)
-        self.samples = samples if samples == 1 else check_number("samples", samples, 4, integer=True)
-        self.prediction_samples = check_number("prediction_samples", prediction_samples, 2, integer=True)
+        self.rate = check_number("rate", rate, 0, 1, open_low=True, open_high=True)
         self.masks = check_choice("masks", masks, MASKS)
-        self.std_floor = check_number("std_floor", std_floor, 0, open_low=True)
-        super().__init__(with_dropout(network, rate), seed=seed)
+        super().__init__(
+            with_dropout(network, rate),
+            samples=samples,
+            prediction_samples=prediction_samples,
+            std_floor=std_floor,
+            n_targets=n_targets,
+            seed=seed,
+        )
+        self.number_layers()
         self._thinned: tuple[Any, ThinnedNetworks | None] | None = None
         if not any(layer.rate for layer in self.dropout_layers):
             raise must("dropout", "be greater than 0 for mc_dropout", 0, "sigma comes from dropout; 0.2 is usual")
-        for number, layer in enumerate(self.dropout_layers):
-            layer.seed = self.seed + number
-            layer.prediction_samples = self.prediction_samples
+        for layer in self.dropout_layers:
             layer.per_row = self.masks == "per_row"
 
     @property
     def dropout_layers(self) -> "list[SampledDropout]":
-        return [layer for layer in self.network.modules() if isinstance(layer, SampledDropout)]
+        return [layer for layer in self.random_layers if isinstance(layer, SampledDropout)]
 
     def private_dropout(self, layer: Any) -> nn.Module:
         return SampledDropout(layer.p, channels=isinstance(layer, CHANNEL_DROPOUT), generator=self.generator)
-
-    def forward(self, x: Tensor) -> Prediction:
-        passes = self.sampled_passes(x)
-        if len(passes) == 1:
-            return Prediction(passes[0], torch.full_like(passes[0], self.std_floor))
-        return moments(passes, self.std_floor, lost=3 if self.training else 1)
-
-    def sampled_passes(self, x: Tensor) -> Tensor:
-        """The network's answer under each mask: (samples, n)."""
-        before, after = split_at_first_dropout(self.network)
-        h = run(before, x)  # what no mask touches is computed once
-        if self.training:
-            return self._passes(after, h, slice(0, self.samples))
-        ends = [*range(0, self.prediction_samples, PASSES_AT_ONCE), self.prediction_samples]
-        return torch.cat([self._passes(after, h, slice(*window)) for window in pairwise(ends)])
 
     def for_prediction(self) -> Callable[[Tensor], Prediction]:
         """The estimator in evaluation mode, with the units that each mask drops left out where the network allows."""
         weights = tuple((weight.data_ptr(), weight._version) for weight in self.network.parameters())
         if self._thinned is None or self._thinned[0] != weights:
-            self._thinned = weights, thin(*split_at_first_dropout(self.network), self.prediction_samples)
+            self._thinned = (
+                weights,
+                thin(*split_at_first_random_layer(self.network), self.prediction_samples, self.n_targets),
+            )
         thinned = self._thinned[1]
         return self if thinned is None else lambda x: moments(thinned(x), self.std_floor)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_thinned": None}  # a cache
 
-    def _passes(self, layers: list[nn.Module], h: Tensor, window: slice) -> Tensor:
-        """All passes of the window as one batch of (passes * n) rows: (passes, n)."""
-        passes, n = window.stop - window.start, len(h)
-        for dropout in self.dropout_layers:
-            dropout.window = window
-        if isinstance(layers[0], SampledDropout) and layers[0].rate and not layers[0].per_row:
-            masks = layers[0].pass_masks(h)  # (passes, features)
-            layers, h = layers[1:], (h * masks[:, None]).flatten(0, 1)  # spares the copy that `repeat` makes
-        else:
-            h = h.repeat(passes, *(1,) * (h.ndim - 1))
-        outputs = run(layers, h)  # (passes * n, 1)
-        return check_outputs(outputs, passes * n, 1).view(passes, n)
+    def repeat(self, layers: list[nn.Module], h: Tensor, passes: int) -> tuple[list[nn.Module], Tensor]:
+        first = layers[0]
+        if isinstance(first, SampledDropout) and first.rate and not first.per_row:
+            masks = first.pass_masks(h)  # (passes, features)
+            return layers[1:], (h * masks[:, None]).flatten(0, 1)  # spares the copy that `repeat` makes
+        return super().repeat(layers, h, passes)
+
+    def run(self, layers: list[nn.Module], h: Tensor) -> Tensor:
+        """A ReLU and the masks behind it as one operation, which saves a tenth of a training step."""
+        fused = None
+        for layer, following in pairwise([*layers, None]):
+            if layer is None or layer is fused:
+                fused = None  # the same layer may stand in the network again
+                continue
+            if type(layer) is nn.ReLU and layer.inplace and isinstance(following, SampledDropout):
+                fused = following
+                h = fused.after_relu(h)
+            else:
+                h = layer(h)
+        return h
 
 
-class SampledDropout(PrivateDropout):
-    """Dropout for a batch that holds several passes one after the other, with one mask per pass.
+class SampledDropout(PrivateDropout, RandomLayer):
+    """Dropout for a batch that holds several passes, with one mask per pass."""
 
-    Training draws new masks each time; evaluation uses the same `prediction_samples` masks for ever, of which
-    `window` says the ones the batch holds.
-    """
-
-    seed = 0
-    prediction_samples = 1
     per_row = False
-    window = slice(0, 1)
-    _frozen: tuple[Any, Tensor] | None = None
 
     def forward(self, h: Tensor) -> Tensor:
         if self.rate == 0:
@@ -154,23 +140,15 @@ class SampledDropout(PrivateDropout):
             return self.frozen_masks(h)[self.window]
         return self.draw(h, len(h) if self.per_row else self.window.stop - self.window.start)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_frozen": None}  # a cache
-
     def frozen_masks(self, h: Tensor) -> Tensor:
-        """The masks of the sampled networks, (prediction_samples, features of h): drawn once, set by the seed."""
-        like = h.shape[1:], h.dtype, h.device
-        if self._frozen is None or self._frozen[0] != like:
-            generator, self.generator = self.generator, torch.Generator().manual_seed(self.seed)
-            self._frozen = like, self.draw(h, self.prediction_samples)
-            self.generator = generator
-        return self._frozen[1]
+        """The masks of the sampled networks: (prediction_samples, features of h)."""
+        return self.frozen(h)
 
-
-def moments(passes: Tensor, std_floor: float, lost: int = 1) -> Prediction:
-    """Mean and standard deviation over the first axis, with samples - lost in the denominator: (samples, n) -> (n,)."""
-    variance, mean = torch.var_mean(passes, dim=0, correction=lost)  # two-pass: no difference of large squares
-    return Prediction(mean, (variance + std_floor**2).sqrt())
+    def draw_frozen(self, h: Tensor, generator: torch.Generator) -> Tensor:
+        own, self.generator = self.generator, generator
+        masks = self.draw(h, self.prediction_samples)
+        self.generator = own
+        return masks
 
 
 def with_dropout(network: nn.Module, rate: float) -> nn.Module:
@@ -210,26 +188,3 @@ class ReLUThenMask(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         (h,) = ctx.saved_tensors
         return torch.ops.aten.threshold_backward(gradients[0], h, 0).mul_(ctx.scale), None, None
-
-
-def split_at_first_dropout(network: nn.Module) -> tuple[list[nn.Module], list[nn.Module]]:
-    """The layers before the first mask, which no pass changes, and the rest; a network with skips is all rest."""
-    layers = list(network.children()) if type(network).forward is nn.Sequential.forward else [network]
-    for place, layer in enumerate(layers):
-        if any(isinstance(part, SampledDropout) for part in layer.modules()):
-            return layers[:place], layers[place:]
-    return [], layers
-
-
-def run(layers: list[nn.Module], h: Tensor) -> Tensor:
-    """The layers in turn; a ReLU and the masks behind it as one operation, which saves a tenth of a training step."""
-    fused = None
-    for layer, following in pairwise([*layers, None]):
-        if layer is None or layer is fused:
-            continue
-        if type(layer) is nn.ReLU and layer.inplace and isinstance(following, SampledDropout):
-            fused = following
-            h = fused.after_relu(h)
-        else:
-            h = layer(h)
-    return h

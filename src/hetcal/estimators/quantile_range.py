@@ -16,7 +16,7 @@ from hetcal.prediction import Prediction
 READINGS = ("normal", "half_range")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class QuantilePrediction(Prediction):
     """A prediction that also carries the two quantile heads, for their own loss."""
 
@@ -50,9 +50,10 @@ class QuantileRange(AbstractEstimator):
         quantiles: tuple[float, float] = (0.1, 0.9),
         reading: str = "normal",
         std_floor: float = 1e-3,
+        n_targets: int = 1,
         seed: int = 0,
     ) -> None:
-        super().__init__(network, seed=seed)
+        super().__init__(network, n_targets=n_targets, seed=seed)
         levels = check_levels("quantiles", quantiles)
         if levels.shape != (2,) or not levels[0] < 0.5 < levels[1]:
             raise must("quantiles", "be one below and one above 0.5", quantiles, "give a pair such as (0.1, 0.9)")
@@ -63,9 +64,10 @@ class QuantileRange(AbstractEstimator):
         self.divisor = half_normal_range if reading == "normal" else 1.0
 
     def forward(self, x: Tensor) -> QuantilePrediction:
-        mean, up, down = self.outputs(x).unbind(1)  # (n,) each
+        mean, up, down = self.outputs(x).unbind(-1)  # (n,) each
         upper, lower = mean + F.softplus(up), mean - F.softplus(down)
-        return QuantilePrediction(mean, (upper - lower) / (2 * self.divisor) + self.std_floor, lower, upper)
+        std = (upper - lower) / (2 * self.divisor) + self.std_floor
+        return QuantilePrediction(mean, std, lower=lower, upper=upper)
 
     def own_loss(self, prediction: Prediction, y: Tensor, n_train: int) -> Tensor:
         """Pinball loss of both heads, weight 1 each, as in the paper."""

@@ -70,23 +70,25 @@ class ThinNetwork:
 
 
 class ThinnedNetworks:
-    """All sampled networks of one chain; calling it gives every pass for every row: (passes, n).
+    """All sampled networks of one chain; a call gives every pass for every row: (passes, n), or (passes, n, targets).
 
     Activations are held as (units, n): the number of kept units is ragged, the number of rows is not, and products
     are fast where the last axis fills whole vector registers.
     """
 
-    def __init__(self, first: list[nn.Module], networks: list[ThinNetwork]) -> None:
+    def __init__(self, first: list[nn.Module], networks: list[ThinNetwork], n_targets: int) -> None:
         self.first = first
         self.networks = networks
+        self.n_targets = n_targets
 
     def __call__(self, x: Tensor) -> Tensor:
         h = nn.Sequential(*self.first)(x).t().contiguous()  # (units, n)
-        return torch.stack([check_outputs(network(h).t(), len(x), 1)[:, 0] for network in self.networks])
+        passes = [check_outputs(network(h).t(), len(x), 1, self.n_targets) for network in self.networks]
+        return torch.stack(passes)[..., 0]
 
 
 @torch.no_grad()
-def thin(before: list[nn.Module], after: list[nn.Module], n_passes: int) -> ThinnedNetworks | None:
+def thin(before: list[nn.Module], after: list[nn.Module], n_passes: int, n_targets: int = 1) -> ThinnedNetworks | None:
     """Thinned copies of a chain that begins with the layers `before` the first mask; None if it is no such chain."""
     chain = parse(after)
     if chain is None:
@@ -95,7 +97,7 @@ def thin(before: list[nn.Module], after: list[nn.Module], n_passes: int) -> Thin
     n_weights = sum(stage.weight.numel() for stage in stages)
     if n_weights * n_passes * 4 > MEMORY_LIMIT:
         return None
-    return ThinnedNetworks(before, [thin_pass(first_kept[j], stages, j) for j in range(n_passes)])
+    return ThinnedNetworks(before, [thin_pass(first_kept[j], stages, j) for j in range(n_passes)], n_targets)
 
 
 def parse(layers: list[nn.Module]) -> tuple[list[Tensor], list[Stage]] | None:

@@ -1,0 +1,40 @@
+"""Your own training loop: the contract is two lines, the same for every estimator.
+
+    prediction = estimator(x)
+    loss = objective(prediction, y) + estimator.own_loss(prediction, y, n_train)
+
+Nothing else is bound to this library: optimiser, batches, schedule and device are yours. Standardise x and y first, as
+for any network.
+"""
+
+import torch
+
+from hetcal import evaluate
+from hetcal.datasets import heteroscedastic
+from hetcal.estimators import MCDropout, QuantileRange, predict
+from hetcal.networks import MLP
+from hetcal.objectives import gaussian_nll
+
+# Inputs and target of this set are of the order of 1 as they are.
+data = heteroscedastic(1500, seed=0)
+x, y = torch.tensor(data.X, dtype=torch.float32), torch.tensor(data.y, dtype=torch.float32)
+x_train, y_train, x_test, y_test = x[:1000], y[:1000], x[1000:], y[1000:]
+generator = torch.Generator().manual_seed(0)
+
+for Estimator in (MCDropout, QuantileRange):
+    network = MLP(2, Estimator.n_outputs, width=64, depth=2, dropout=0.1, generator=generator)
+    estimator = Estimator(network)
+    optimiser = torch.optim.AdamW(estimator.parameters(), lr=2e-3)
+    for _ in range(60):
+        for batch in torch.randperm(1000, generator=generator).split(100):
+            prediction = estimator(x_train[batch])  # mean and std, differentiable in both
+            loss = gaussian_nll(prediction, y_train[batch])
+            loss = loss + estimator.own_loss(prediction, y_train[batch], n_train=1000)
+            optimiser.zero_grad()
+            loss.mean().backward()
+            optimiser.step()
+
+    prediction = predict(estimator, x_test).numpy()  # in evaluation mode, in bounded memory
+    scores = evaluate(y_test.numpy(), prediction)
+    ce, floor = scores["ce"], scores["ce_noise_floor"]
+    print(f"{Estimator.__name__}: CE {ce:.2f} (a perfect model: {floor:.2f}); {scores['verdict']}")

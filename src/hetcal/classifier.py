@@ -1,0 +1,273 @@
+"""Classes instead of numbers: HCClassifier, and the likelihood of a class under Gaussian logits.
+
+The paper calls this extension straightforward (section 4): the estimator answers a mean and a sigma for the logit of
+every class, and the likelihood of the observed class integrates over them, so that sigma is trained as in regression.
+Such integrals have no closed form; this file hides how they are approximated.
+"""
+
+import math
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import ClassifierMixin
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from torch import Tensor
+
+from hetcal._checks import DegenerateDataWarning, check_choice, must
+from hetcal.estimators import ESTIMATORS
+from hetcal.prediction import Prediction
+from hetcal.preprocessing import Floats, Table, TableEncoder, is_missing, merge_equal_rows, ranks
+from hetcal.tabular import COLUMN_ORDERS, TabularModel, check_groups, check_weights, choose, draw_seed
+
+# Those whose own loss never looks at y. Quantile heads and ensembles have one that measures distances to a number,
+# and without it they would be something else than their name says.
+CLASS_ESTIMATORS = ("bayes_by_backprop", "concrete_dropout", "mc_dropout", "variance_head")
+# Draws of the logits in `sampling`, in pairs of opposite sign.
+DRAWS = 64
+# Rows whose draws are held at once in prediction.
+BLOCK_ROWS = 1024
+# Rows of equal X but different class are cut into pieces of about a thousandth of all weight.
+PIECES = 1000
+
+Likelihood = Callable[[Prediction], Tensor]
+
+
+def probit(prediction: Prediction) -> Tensor:
+    r"""Log probability of every class, (n, K), in the mean-field approximation: sigma is a temperature per class.
+
+    .. math:: \log \mathrm{softmax}\left(\frac{\mu}{\sqrt{1 + \frac\pi8 \sigma^2}}\right)
+
+    MacKay (1992), The evidence framework applied to classification networks, for two classes; Lu, Ie and Sha (2020),
+    Mean-field approximation to Gaussian-softmax integral, for more.
+
+    >>> probit(Prediction(torch.tensor([[0.0, 2.0]]), torch.tensor([[3.0, 3.0]]))).exp()
+    tensor([[0.2811, 0.7189]])
+    """
+    mu, sigma = prediction.mean, prediction.std
+    return torch.log_softmax(mu / (1 + math.pi / 8 * sigma**2).sqrt(), dim=1)  # (n, K)
+
+
+def sampling(prediction: Prediction) -> Tensor:
+    r"""Log probability of every class, (n, K), as the average over draws of the logits.
+
+    .. math:: \log \frac1S \sum_s \mathrm{softmax}(\mu + \sigma \varepsilon_s), \qquad \varepsilon_s \sim N(0, I)
+
+    with S = `DRAWS`. The draws are the same for all rows and at all times, so prediction is a function.
+
+    >>> sampling(Prediction(torch.tensor([[0.0, 2.0]]), torch.tensor([[3.0, 3.0]]))).exp().sum()
+    tensor(1.)
+    """
+    mu, sigma = prediction.mean, prediction.std
+    generator = torch.Generator().manual_seed(0)
+    half = torch.randn(DRAWS // 2, 1, mu.shape[1], generator=generator, dtype=torch.float64).to(mu)
+    logits = mu + sigma * torch.cat([half, -half])  # (draws, n, K)
+    return torch.log_softmax(logits, dim=2).logsumexp(0) - math.log(DRAWS)
+
+
+LIKELIHOODS: dict[str, Likelihood] = {"probit": probit, "sampling": sampling}
+
+
+def class_nll(prediction: Prediction, y: Tensor, likelihood: Likelihood = probit) -> Tensor:
+    """An objective for one's own loop: minus the log probability of class y, (n,) integers from 0.
+
+    >>> class_nll(Prediction(torch.tensor([[0.0, 2.0]]), torch.tensor([[3.0, 3.0]])), torch.tensor([1]))
+    tensor([0.3300])
+    """
+    return -likelihood(prediction).gather(1, y[:, None])[:, 0]  # (n,)
+
+
+class HCClassifier(ClassifierMixin, TabularModel):
+    """Neural network classification whose probabilities integrate over uncertain logits, from one training run.
+
+    Fits tables as `HCRegressor` does. The settings that are not listed here are those of `HCRegressor`.
+
+    Args:
+        estimator: Where the sigma of the logits comes from: "mc_dropout", "concrete_dropout", "bayes_by_backprop",
+            "variance_head", or a class with the members of `hetcal.estimators.base` that takes `n_targets` (one logit
+            per class) and whose own loss makes sense if y holds class numbers. The other registered estimators are
+            refused: their own loss measures distances between y and a number.
+        likelihood: How the class probabilities integrate over the Gaussian logits: "probit", by a formula;
+            "sampling", by 64 draws; or a function of the prediction that answers log probabilities (n, K).
+        network: As for `HCRegressor`; a module must end with one output per class, two for "variance_head".
+
+    Attributes:
+        classes_: The classes, sorted: the columns of `predict_proba` and `predict_logits`.
+        estimator_: The trained torch module.
+        encoder_: The fitted `TableEncoder`.
+        history_: The training `History`; there is no `rmse` and no `ce` for classes.
+        n_features_in_: Number of columns seen in fit.
+        feature_names_in_: Their names, if X was a frame with names.
+
+    >>> X = np.linspace(-2, 2, 200)[:, None]
+    >>> model = HCClassifier(width=16, max_epochs=5, random_state=0).fit(X, np.where(X[:, 0] > 0, "yes", "no"))
+    >>> model.classes_.tolist(), model.predict_proba(X).shape
+    (['no', 'yes'], (200, 2))
+    """
+
+    objective_weight = 1.0
+
+    def __init__(
+        self,
+        estimator: str | type = "mc_dropout",
+        likelihood: str | Likelihood = "probit",
+        *,
+        network: Any = None,
+        width: int = 128,
+        depth: int = 5,
+        dropout: float = 0.2,
+        estimator_options: dict[str, Any] | None = None,
+        learning_rate: float = 2e-3,
+        weight_decay: float = 1e-2,
+        batch_size: int = 128,
+        max_steps: int = 8_000,
+        max_epochs: int = 500,
+        patience: int = 30,
+        validation_fraction: float = 0.1,
+        input_noise: float = 2.0,
+        column_order: str = "by_name",
+        random_state: Any = None,
+        device: str = "cpu",
+        progress: bool = False,
+    ) -> None:
+        self.estimator = estimator
+        self.likelihood = likelihood
+        self.network = network
+        self.width = width
+        self.depth = depth
+        self.dropout = dropout
+        self.estimator_options = estimator_options
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.max_steps = max_steps
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.input_noise = input_noise
+        self.column_order = column_order
+        self.random_state = random_state
+        self.device = device
+        self.progress = progress
+
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> "HCClassifier":
+        """Train on a table and the class of each row.
+
+        Args:
+            X: (n, d) frame or array; missing values are allowed.
+            y: (n,) classes: text, whole numbers or booleans, at least two different ones.
+            sample_weight: (n,) weights, at least 0; a weight of 2 counts exactly like the row given twice, and a weight
+                of 0 like the row left away: a class without any weight is none of `classes_`.
+            groups: (n,) labels of rows that belong together, see `HCRegressor.fit`.
+        """
+        check_choice("column_order", self.column_order, COLUMN_ORDERS)
+        check_estimator(self.estimator)
+        objective = partial(class_nll, likelihood=choose("likelihood", self.likelihood, LIKELIHOODS))
+        table = self._read(X, reset=True)
+        target = check_classes(y, len(table))
+        weights = check_weights(sample_weight, table)
+        labels = check_groups(groups, len(table))
+        self.classes_ = np.unique(target[weights > 0])
+        if len(self.classes_) < 2:
+            raise must("y", "hold more than one class", self.classes_.tolist(), "there is nothing to tell apart")
+        # Rows without weight may be of another class; merging drops them.
+        codes = np.searchsorted(self.classes_, target)
+        first, weights = merge_equal_rows(table, codes.astype(np.float64), weights)
+        pieces, weights = cut_mixed_rows(table.take(first), weights)
+        rows = first[pieces]
+        table, codes = table.take(rows), codes[rows]
+
+        self.encoder_ = TableEncoder().fit(table, weights)
+        if not self.encoder_.is_informative:
+            warnings.warn(
+                "no column of X varies; every row gets the same prediction", DegenerateDataWarning, stacklevel=2
+            )
+        x = torch.from_numpy(self.encoder_.transform(table))
+        self.estimator_, self.history_ = self._train(
+            objective,
+            x,
+            torch.from_numpy(codes.astype(np.int64)),
+            weights,
+            None if labels is None else labels[rows],
+            draw_seed(self.random_state),
+            n_targets=len(self.classes_),
+        )
+        return self
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The likeliest class per row, (n,)."""
+        # Before self.classes_, so that an unfitted model says so.
+        likeliest = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[likeliest]
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probability of each class, (n, K), in the order of `classes_`."""
+        prediction = self.predict_logits(X)
+        likelihood = choose("likelihood", self.likelihood, LIKELIHOODS)
+        blocks = []
+        for start in range(0, len(prediction.mean), BLOCK_ROWS):
+            block = prediction.take(slice(start, start + BLOCK_ROWS))
+            logits = Prediction(torch.from_numpy(block.mean), torch.from_numpy(block.std))
+            blocks.append(likelihood(logits).exp().numpy())
+        return np.concatenate(blocks)
+
+    def predict_logits(self, X: Any) -> Prediction:
+        """Mean and std of the logits on NumPy arrays, (n, K) each; only differences between classes mean anything."""
+        return self._predict(X)
+
+
+def cut_mixed_rows(table: Table, weights: Floats) -> tuple[NDArray[np.intp], Floats]:
+    """Which rows, some of them repeatedly, and their weights: rows of equal X but different class are cut into pieces.
+
+    After `merge_equal_rows` all the yes of a common combination, such as a town without further columns, are one row,
+    and all its no another; held back for validation whole, either would leave training with the opposite of the truth.
+    Rows whose X has one class only stay whole: in pieces they would validate what they trained.
+    """
+    x_ranks = np.column_stack([ranks(values) for values in table.columns.values()])  # (n, columns), equal rows adjacent
+    equals_next = (x_ranks[1:] == x_ranks[:-1]).all(axis=1)
+    is_mixed = np.append(equals_next, False) | np.append(False, equals_next)
+    share = weights / weights.sum()
+    counts = np.where(is_mixed, np.maximum(np.round(PIECES * share), 1), 1).astype(np.int64)
+    return np.arange(len(weights)).repeat(counts), (weights / counts).repeat(counts)
+
+
+def check_estimator(estimator: Any) -> None:
+    """Refuse the registered estimators whose own loss takes y for a number, by name and as classes."""
+    if estimator in ESTIMATORS or estimator in ESTIMATORS.values():
+        if estimator in CLASS_ESTIMATORS or estimator in [ESTIMATORS[name] for name in CLASS_ESTIMATORS]:
+            return
+        advice = "its own loss measures distances to a number, and classes have none"
+        raise must("estimator", f"be one of {list(CLASS_ESTIMATORS)} for classes", estimator, advice)
+    if not callable(estimator):
+        check_choice("estimator", estimator, CLASS_ESTIMATORS)
+
+
+def check_classes(y: Any, n: int) -> NDArray[Any]:
+    """The class of each row, (n,), in the type it came in."""
+    if y is None:
+        raise ValueError("y must be given: HCClassifier requires y to be passed, but the target y is None")
+    if sparse.issparse(y):
+        raise must("y", "be dense", f"a sparse {type(y).__name__}", "call y.toarray().ravel()", TypeError)
+    labels = column_or_1d(np.asarray(y), warn=True)
+    if len(labels) != n:
+        raise must("y", f"have one class per row of X ({n})", f"{len(labels)} values", "give both the same length")
+    if labels.dtype.kind in "fO":
+        wrong = [is_missing(value) or value in (math.inf, -math.inf) for value in labels.tolist()]
+        if any(wrong):
+            row, count = wrong.index(True), sum(wrong)
+            advice = f"remove or label the {count} such row(s), the first is row {row}"
+            raise must("y", "contain no missing value and no infinity", labels[row : row + 1].tolist()[0], advice)
+        is_text = [isinstance(value, str) for value in labels]
+        if any(is_text) and not all(is_text):
+            text, other = labels[is_text.index(True)], labels[is_text.index(False)]
+            raise must("y", "hold text or numbers, not both", [text, other], "convert it to one of the two")
+    check_classification_targets(labels)
+    return labels

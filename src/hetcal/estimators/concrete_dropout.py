@@ -1,0 +1,130 @@
+"""Sigma from dropout whose rates are learnt, one per layer: concrete dropout (Gal, Hron and Kendall, 2017)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hetcal._checks import check_number
+from hetcal.estimators.mc_dropout import MCDropout, SampledDropout
+from hetcal.networks import CHANNEL_DROPOUT, WEIGHT_LAYERS
+from hetcal.prediction import Prediction
+
+# Keeps logarithms of uniform numbers finite.
+TINY = 1e-6
+
+
+class ConcreteDropout(MCDropout):
+    r"""MC dropout with a learnt rate p per dropout layer, through a continuous relaxation of its masks.
+
+    .. math:: m = 1 - \mathrm{sigmoid}\left(\frac1t \left(\log\frac{p}{1-p} + \log\frac{u}{1-u}\right)\right),
+              \qquad u \sim U(0, 1)
+
+    and, as own loss, the Kullback-Leibler divergence from the prior, over all dropout layers,
+
+    .. math:: \frac1N \sum_l \frac{\ell^2 \lVert W_l \rVert^2}{2 (1 - p_l)} + K_l (p_l \log p_l + (1-p_l) \log(1-p_l))
+
+    with t = `temperature`, :math:`\ell` = `length_scale`, N = `n_train`, :math:`W_l` the weights behind dropout layer l
+    and :math:`K_l` the number of units it drops.
+
+    Args:
+        network: A module with `nn.Dropout` layers, whose rates are where learning starts. One without gets dropout of
+            `rate` before every weight layer but the first, and a `DropoutInsertedWarning` says so.
+        rate: Where the rates of inserted layers, and of layers with rate 0, start.
+        length_scale: Prior length scale; larger means smaller weights.
+        temperature: Of the relaxation; 0 would be hard masks.
+        samples, prediction_samples, std_floor, n_targets, seed: As for `MCDropout`.
+
+    >>> from hetcal.networks import MLP
+    >>> ConcreteDropout(MLP(3, depth=2, dropout=0.1)).rates
+    [0.1, 0.1]
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        *,
+        rate: float = 0.1,
+        length_scale: float = 1e-2,
+        temperature: float = 0.1,
+        samples: int = 10,
+        prediction_samples: int = 100,
+        std_floor: float = 1e-3,
+        n_targets: int = 1,
+        seed: int = 0,
+    ) -> None:
+        self.length_scale = check_number("length_scale", length_scale, 0)
+        self.temperature = check_number("temperature", temperature, 0, open_low=True)
+        super().__init__(
+            network,
+            rate=rate,
+            samples=samples,
+            prediction_samples=prediction_samples,
+            std_floor=std_floor,
+            n_targets=n_targets,
+            seed=seed,
+        )
+
+    def private_dropout(self, layer: Any) -> nn.Module:
+        rate, channels = layer.p or self.rate, isinstance(layer, CHANNEL_DROPOUT)
+        return ConcreteMasks(rate, self.temperature, channels=channels, generator=self.generator)
+
+    @property
+    def rates(self) -> list[float]:
+        """The rates as learnt so far, from the first dropout layer to the last."""
+        return [round(float(layer.learnt_rate.detach()), 4) for layer in self.concrete_layers]
+
+    @property
+    def concrete_layers(self) -> "list[ConcreteMasks]":
+        return [layer for layer in self.random_layers if isinstance(layer, ConcreteMasks)]
+
+    def for_prediction(self) -> Callable[[Tensor], Prediction]:
+        return self  # soft masks drop no unit entirely, so there is nothing to leave out
+
+    def own_loss(self, prediction: Prediction, y: Tensor, n_train: int) -> Tensor:
+        """The divergence from the prior per training row: one number."""
+        layers = list(self.network.modules())
+        divergence = y.new_zeros((), dtype=prediction.mean.dtype)
+        for place, dropout in enumerate(layers):
+            if isinstance(dropout, ConcreteMasks):
+                p = dropout.learnt_rate
+                weights = next((layer.weight for layer in layers[place:] if isinstance(layer, WEIGHT_LAYERS)), None)
+                if weights is not None:
+                    divergence = divergence + self.length_scale**2 * weights.square().sum() / (2 * (1 - p))
+                divergence = divergence + dropout.units * (p * p.log() + (1 - p) * (1 - p).log())
+        return divergence / n_train
+
+
+class ConcreteMasks(SampledDropout):
+    """Relaxed masks with a learnt rate, one per pass; differentiable in the rate."""
+
+    def __init__(
+        self, rate: float, temperature: float, *, channels: bool = False, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__(rate, channels=channels, generator=generator)
+        self.temperature = temperature
+        # Named raw_*: a rate is no weight, and weight decay leaves it alone (training.parameter_groups).
+        self.raw_rate = nn.Parameter(torch.tensor(rate).logit())
+        self.units = 0  # known after the first batch
+
+    @property
+    def learnt_rate(self) -> Tensor:
+        return self.raw_rate.sigmoid()
+
+    def after_relu(self, h: Tensor) -> Tensor:
+        return self(h.relu_())
+
+    def pass_masks(self, h: Tensor) -> Tensor:
+        self.units = h.shape[1] if self.channels else h[0].numel()
+        uniform = self.frozen(h)[self.window] if not self.training else self.draw_uniform(h, self.generator)
+        noise = uniform.logit(eps=TINY)
+        return torch.sigmoid(-(self.raw_rate + noise) / self.temperature) / (1 - self.learnt_rate)
+
+    def draw_uniform(self, h: Tensor, generator: torch.Generator | None, passes: int | None = None) -> Tensor:
+        features = h.shape[1:2] + (1,) * (h.ndim - 2) if self.channels else h.shape[1:]
+        passes = self.window.stop - self.window.start if passes is None else passes
+        return torch.rand(passes, *features, dtype=h.dtype, generator=generator).to(h.device)
+
+    def draw_frozen(self, h: Tensor, generator: torch.Generator) -> Tensor:
+        return self.draw_uniform(h, generator, self.prediction_samples)

@@ -1,0 +1,210 @@
+"""Sigma from several networks: deep ensembles (Lakshminarayanan et al., 2017), trained as one batched network.
+
+The members' parameters are stacked along a leading axis and run together through `torch.func`, whatever the network.
+All members see the same batch, because the pooled prediction needs all of them on the same rows; each has its own
+initial weights and dropout masks, and its own loss leaves out its own random half of every batch.
+"""
+
+import copy
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
+
+from hetcal._checks import check_number
+from hetcal.estimators.base import AbstractEstimator, check_outputs
+from hetcal.families import Family
+from hetcal.networks import CHANNEL_DROPOUT, PrivateDropout, initialise_
+from hetcal.prediction import Prediction
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnsemblePrediction(Prediction):
+    """The pooled prediction, with those of the members, (members, n), for their own loss."""
+
+    members: Prediction
+
+    def with_family(self, family: Family) -> Self:
+        return replace(self, family=family, members=self.members.with_family(family))
+
+
+class AbstractEnsemble(AbstractEstimator):
+    """Networks with stacked parameters; subclasses say how their outputs are pooled.
+
+    Args:
+        network: Any module; it is the first member, the others are copies of it with weights drawn anew.
+        members: How many.
+        bootstrap: Each member's own loss weighs the training rows as in a sample with replacement.
+        std_floor, n_targets, seed: As for `MCDropout`.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        *,
+        members: int = 8,
+        bootstrap: bool = False,
+        std_floor: float = 1e-3,
+        n_targets: int = 1,
+        seed: int = 0,
+    ) -> None:
+        self.members = check_number("members", members, self.least_members, integer=True)
+        self.bootstrap = bool(bootstrap)
+        self.std_floor = check_number("std_floor", std_floor, 0, open_low=True)
+        super().__init__(network, n_targets=n_targets, seed=seed)
+        networks = [self.network, *(copy.deepcopy(self.network) for _ in range(self.members - 1))]
+        for member, other in enumerate(networks):
+            if member:
+                initialise_(other, seed=self.seed + 7919 * member)  # a prime: seeds of neighbours do not meet
+            for layer in other.modules():
+                if isinstance(layer, MemberDropout):
+                    layer.member.fill_(member)
+        parameters, buffers = stack_module_state(networks)
+        # In a list, so that its own parameters are none of the ensemble's; they have no memory either.
+        self.template = [copy.deepcopy(self.network).to("meta")]
+        del self.network
+        self.stacked = nn.ParameterDict({stored(name): nn.Parameter(value) for name, value in parameters.items()})
+        self.stacked_buffers = nn.Module()
+        for name, value in buffers.items():
+            self.stacked_buffers.register_buffer(stored(name), value)
+        self._row_weights: Tensor | None = None
+        self._batch_weights: Tensor | None = None
+
+    least_members = 1
+
+    def private_dropout(self, layer: Any) -> nn.Module:
+        channels = isinstance(layer, CHANNEL_DROPOUT)
+        return MemberDropout(layer.p, self.members, channels=channels, generator=self.generator)
+
+    def train(self, mode: bool = True) -> Self:
+        for network in getattr(self, "template", []):
+            network.train(mode)
+        return super().train(mode)
+
+    def member_outputs(self, x: Tensor) -> Tensor:
+        """Every member's answer: (members, n, n_outputs), or (members, n, n_targets, n_outputs)."""
+        template = self.template[0]
+        parameters = {name: self.stacked[stored(name)] for name, _ in template.named_parameters()}
+        buffers = {name: getattr(self.stacked_buffers, stored(name)) for name, _ in template.named_buffers()}
+
+        def call(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Tensor:
+            outputs: Tensor = functional_call(template, (parameters, buffers), (x,))
+            return check_outputs(outputs, len(x), self.n_outputs, self.n_targets)
+
+        return vmap(call, in_dims=(0, 0), randomness="same")(parameters, buffers)
+
+    def at_rows(self, index: Tensor, n_train: int) -> None:
+        """Told by the training loop which of the training rows come next: their weights in each member's own loss."""
+        if self.members == 1:
+            return
+        # Each member leaves out its own half of the batch, so that members do not follow the same noise.
+        weights = 2.0 * torch.randint(2, (self.members, len(index)), generator=self.generator)
+        if self.bootstrap:
+            if self._row_weights is None or self._row_weights.shape[1] != n_train:
+                drawn = torch.randint(n_train, (self.members, n_train), generator=self.generator)
+                self._row_weights = torch.zeros(self.members, n_train).scatter_add_(1, drawn, torch.ones(drawn.shape))
+            weights = weights * self._row_weights[:, index.cpu()]
+        self._batch_weights = weights.to(index.device)
+
+    def weigh(self, losses: Tensor) -> Tensor:
+        """Losses of members and rows, (members, n, ...), as a loss per row."""
+        weights, self._batch_weights = self._batch_weights, None
+        if self.training and weights is not None and weights.shape == losses.shape[:2]:
+            losses = losses * weights.view(*weights.shape, *(1,) * (losses.ndim - 2)).to(losses)
+        return losses.mean(0)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_row_weights": None, "_batch_weights": None}
+
+
+class Ensemble(AbstractEnsemble):
+    r"""Members with a mean and a spread each, pooled as a mixture: noise of y and disagreement are told apart.
+
+    .. math:: \mu = \frac1M \sum_j \mu_j, \qquad
+              \sigma^2 = \underbrace{\frac1M \sum_j \sigma_j^2}_{aleatoric}
+              + \underbrace{\frac1M \sum_j (\mu_j - \mu)^2}_{epistemic}
+
+    with :math:`\mu_j, \sigma_j` as for `VarianceHead`. Own loss: the members' own likelihood,
+    :math:`-\frac1M \sum_j \log p_j(y)`, so that with the likelihood as objective (weight 1) the pooled and the members'
+    own weigh the same. An objective of weight 0 leaves the classical deep ensemble. An ensemble of one is its only
+    member.
+
+    >>> from hetcal.networks import MLP
+    >>> Ensemble(MLP(3, 2), members=4)(torch.zeros(5, 3)).epistemic_std.shape
+    torch.Size([5])
+    """
+
+    n_outputs = 2
+
+    def forward(self, x: Tensor) -> EnsemblePrediction:
+        mean, raw = self.member_outputs(x).unbind(-1)  # (members, n) each
+        members = Prediction(mean, F.softplus(raw) + self.std_floor)
+        between, pooled = torch.var_mean(mean, dim=0, correction=0)
+        within = members.std.square().mean(0)
+        return EnsemblePrediction(
+            pooled,
+            (between + within).sqrt(),
+            epistemic_std=between.detach().sqrt(),
+            aleatoric_std=within.detach().sqrt(),
+            members=members,
+        )
+
+    def own_loss(self, prediction: Prediction, y: Tensor, n_train: int) -> Tensor:
+        """The members' own negative log likelihood."""
+        assert isinstance(prediction, EnsemblePrediction)
+        return self.weigh(-prediction.members.log_prob(y))
+
+
+class EnsembleSpread(AbstractEnsemble):
+    r"""Members that answer a mean only; their disagreement is all of sigma.
+
+    .. math:: \mu = \frac1M \sum_j \mu_j, \qquad \sigma^2 = \frac{1}{M - c} \sum_j (\mu_j - \mu)^2 + \sigma_0^2
+
+    with c = 1, and 3 in training, as explained in `SampledPasses`. Own loss: the members' squared error,
+    :math:`\frac1M \sum_j (y - \mu_j)^2`. An objective of weight 0 leaves an ordinary ensemble.
+
+    >>> from hetcal.networks import MLP
+    >>> EnsembleSpread(MLP(3))(torch.zeros(5, 3)).std.shape
+    torch.Size([5])
+    """
+
+    n_outputs = 1
+    least_members = 4
+
+    def forward(self, x: Tensor) -> EnsemblePrediction:
+        mean = self.member_outputs(x)[..., 0]  # (members, n)
+        variance, pooled = torch.var_mean(mean, dim=0, correction=3 if self.training else 1)
+        members = Prediction(mean, torch.full_like(mean, self.std_floor))
+        return EnsemblePrediction(pooled, (variance + self.std_floor**2).sqrt(), members=members)
+
+    def own_loss(self, prediction: Prediction, y: Tensor, n_train: int) -> Tensor:
+        """The members' own squared error."""
+        assert isinstance(prediction, EnsemblePrediction)
+        return self.weigh((y - prediction.members.mean).square())
+
+
+class MemberDropout(PrivateDropout):
+    """Dropout in a network that runs for all members at once: a mask for every row of every member."""
+
+    member: Tensor
+
+    def __init__(
+        self, rate: float, members: int, *, channels: bool = False, generator: torch.Generator | None = None
+    ) -> None:
+        super().__init__(rate, channels=channels, generator=generator)
+        self.members = members
+        self.register_buffer("member", torch.zeros(1, dtype=torch.int64))  # which one this is, among the stacked
+
+    def forward(self, h: Tensor) -> Tensor:
+        if not (self.training and self.rate):
+            return h
+        masks = self.draw(h, self.members * len(h)).unflatten(0, (self.members, -1))  # (members, n, features)
+        return h * masks.index_select(0, self.member)[0]
+
+
+def stored(name: str) -> str:
+    """A parameter's name as a key of a module, which may not hold dots."""
+    return name.replace(".", "/")

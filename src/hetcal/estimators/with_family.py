@@ -1,0 +1,66 @@
+"""Any estimator with another family than the Gaussian: where the degrees of freedom of Student's t are learnt."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from hetcal.families import FAMILIES, Family, StudentT, check_family
+from hetcal.prediction import Prediction
+
+# A variance must exist, and near 2 degrees of freedom sigma and scale part without bounds.
+LEAST_DF = 2.1
+FIRST_DF = 6.0
+# One number must find its place in the steps that thousands of weights take together: it moves so much faster.
+SPEED = 10.0
+
+
+class WithFamily(nn.Module):
+    """An estimator whose mean and std are those of a family: same members, same network, another likelihood.
+
+    Args:
+        estimator: Any object with the estimator's members.
+        family: "gaussian", "laplace", "student_t" (degrees of freedom are learnt, one per target), or a `Family` such
+            as `StudentT(df=4)`.
+
+    >>> from hetcal.estimators import VarianceHead
+    >>> estimator = WithFamily(VarianceHead(nn.Linear(3, 2)), "student_t")
+    >>> estimator(torch.zeros(5, 3)).family.numpy()
+    StudentT(df=6.0)
+    """
+
+    def __init__(self, estimator: Any, family: str | Family) -> None:
+        super().__init__()
+        self.estimator = estimator
+        self.n_outputs = estimator.n_outputs
+        family = check_family(family)
+        self.fixed = family if isinstance(family, Family) else None
+        if family == StudentT.name:
+            n_targets = getattr(estimator, "n_targets", 1)
+            raw = torch.tensor(FIRST_DF - LEAST_DF).expm1().log() / SPEED
+            # Named raw_*: weight decay leaves it alone (training.parameter_groups).
+            self.raw_df = nn.Parameter(raw if n_targets == 1 else raw.expand(n_targets).clone())
+        elif isinstance(family, str):
+            self.fixed = FAMILIES[family]()
+
+    @property
+    def family(self) -> Family:
+        return self.fixed if self.fixed is not None else StudentT(LEAST_DF + F.softplus(SPEED * self.raw_df))
+
+    def forward(self, x: Tensor) -> Prediction:
+        prediction: Prediction = self.estimator(x)
+        return prediction.with_family(self.family)
+
+    def for_prediction(self) -> Callable[[Tensor], Prediction]:
+        ready = self.estimator.for_prediction() if hasattr(self.estimator, "for_prediction") else self.estimator
+        return lambda x: ready(x).with_family(self.family)
+
+    def own_loss(self, prediction: Prediction, y: Tensor, n_train: int) -> Tensor:
+        loss: Tensor = self.estimator.own_loss(prediction, y, n_train)
+        return loss
+
+    def at_rows(self, index: Tensor, n_train: int) -> None:
+        if hasattr(self.estimator, "at_rows"):
+            self.estimator.at_rows(index, n_train)

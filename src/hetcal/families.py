@@ -1,0 +1,236 @@
+"""The shape of the predictive distribution: Gaussian, Laplace or Student-t, each with mean 0 and variance 1.
+
+A prediction is location, scale and shape: y = mean + std * z, with z from one of these families. Because every family
+has variance 1, `std` is the standard deviation whatever the family, and the sigma of any estimator fits into any
+likelihood. Log density and CRPS work on torch tensors (differentiable) and on NumPy arrays alike; this file imports no
+torch, so that metrics can use it.
+"""
+
+from dataclasses import dataclass
+from math import log, pi, sqrt
+from typing import Any
+
+import numpy as np
+from scipy import special, stats
+
+from hetcal._checks import check_choice, check_number, must
+
+# Nodes of the quadrature that stands in for the Student-t distribution function on tensors.
+QUADRATURE_NODES = 48
+
+
+class Family:
+    """Distribution of the standardised residual z = (y - mean) / std: symmetric, mean 0, variance 1."""
+
+    name: str
+
+    def log_density(self, z: Any) -> Any:
+        """Logarithm of the density at z; tensors or arrays."""
+        raise NotImplementedError
+
+    def crps(self, z: Any) -> Any:
+        """Continuous ranked probability score at z, for std 1; tensors or arrays."""
+        raise NotImplementedError
+
+    def cdf(self, z: Any) -> Any:
+        """Distribution function; arrays."""
+        raise NotImplementedError
+
+    def quantile(self, q: Any) -> Any:
+        """Inverse of `cdf`; arrays."""
+        raise NotImplementedError
+
+    def numpy(self) -> "Family":
+        """The same family without tensors."""
+        return self
+
+
+@dataclass(frozen=True)
+class Gaussian(Family):
+    r"""The paper's: density :math:`\varphi(z) = e^{-z^2/2} / \sqrt{2\pi}`.
+
+    CRPS: :math:`z (2 \Phi(z) - 1) + 2 \varphi(z) - 1 / \sqrt\pi`; Gneiting and Raftery (2007), eq. 21.
+
+    >>> round(float(Gaussian().quantile(0.975)), 2)
+    1.96
+    """
+
+    name = "gaussian"
+
+    def log_density(self, z: Any) -> Any:
+        return -(z**2) / 2 - log(2 * pi) / 2
+
+    def crps(self, z: Any) -> Any:
+        functions = functions_for(z)
+        density = functions.exp(-(z**2) / 2) / sqrt(2 * pi)
+        return z * functions.erf(z / sqrt(2)) + 2 * density - 1 / sqrt(pi)
+
+    def cdf(self, z: Any) -> Any:
+        return special.ndtr(z)
+
+    def quantile(self, q: Any) -> Any:
+        return special.ndtri(q)
+
+
+@dataclass(frozen=True)
+class Laplace(Family):
+    r"""Peaked, with exponential tails: density :math:`e^{-|z|/b} / (2b)` with :math:`b = 1/\sqrt2`, so variance 1.
+
+    CRPS: :math:`|z| + b e^{-|z|/b} - \frac34 b`.
+
+    >>> round(float(Laplace().quantile(0.975)), 2)
+    2.12
+    """
+
+    name = "laplace"
+
+    def log_density(self, z: Any) -> Any:
+        return -sqrt(2) * abs(z) - log(2) / 2
+
+    def crps(self, z: Any) -> Any:
+        b = 1 / sqrt(2)
+        return abs(z) + b * functions_for(z).exp(-abs(z) / b) - 0.75 * b
+
+    def cdf(self, z: Any) -> Any:
+        return stats.laplace.cdf(z, scale=1 / sqrt(2))
+
+    def quantile(self, q: Any) -> Any:
+        return stats.laplace.ppf(q, scale=1 / sqrt(2))
+
+
+@dataclass(frozen=True)
+class StudentT(Family):
+    r"""Heavy tails: Student's t with :math:`\nu` = `df` > 2 degrees of freedom, scaled to variance 1.
+
+    .. math:: z = c\,t, \quad c = \sqrt{(\nu - 2) / \nu}, \qquad
+              \log p(z) = \log \frac{\Gamma(\frac{\nu+1}{2})}{\Gamma(\frac{\nu}{2}) \sqrt{\nu\pi}\, c}
+              - \frac{\nu + 1}{2} \log\left(1 + \frac{z^2}{\nu - 2}\right)
+
+    CRPS after Jordan, Krüger and Lerch (2019), Evaluating probabilistic forecasts with scoringRules:
+
+    .. math:: c \left( t (2 F_\nu(t) - 1) + 2 f_\nu(t) \frac{\nu + t^2}{\nu - 1}
+              - \frac{2 \sqrt\nu}{\nu - 1} \frac{B(\frac12, \nu - \frac12)}{B(\frac12, \frac\nu2)^2} \right)
+
+    Args:
+        df: Degrees of freedom, a number, or one per target (for several targets); a tensor while it is learnt.
+
+    >>> round(float(StudentT(4).quantile(0.975)), 2)
+    1.96
+    """
+
+    df: Any
+    name = "student_t"
+
+    def __post_init__(self) -> None:
+        if not hasattr(self.df, "detach"):
+            for df in np.ravel(self.df).tolist():
+                check_number("df", df, 2, open_low=True)
+
+    def log_density(self, z: Any) -> Any:
+        f = functions_for(z, self.df)
+        nu = f.as_like(self.df)
+        # Gamma((nu + 1) / 2) / Gamma(nu / 2) = sqrt(pi) / B(1/2, nu / 2)
+        constant = -f.log_beta(0.5, nu / 2) - f.log(nu - 2) / 2
+        return constant - (nu + 1) / 2 * f.log1p(z**2 / (nu - 2))
+
+    def crps(self, z: Any) -> Any:
+        f = functions_for(z, self.df)
+        nu = f.as_like(self.df)
+        c = f.sqrt((nu - 2) / nu)
+        t = z / c
+        log_beta_ratio = f.log_beta(0.5, nu - 0.5) - 2 * f.log_beta(0.5, nu / 2)
+        density = f.exp(self.log_density(z)) * c  # of t
+        gini = 2 * f.sqrt(nu) / (nu - 1) * f.exp(log_beta_ratio)
+        return c * (t * (2 * f.t_cdf(nu, t) - 1) + 2 * density * (nu + t**2) / (nu - 1) - gini)
+
+    def cdf(self, z: Any) -> Any:
+        df = np.asarray(self.numpy().df)
+        return special.stdtr(df, np.asarray(z) / np.sqrt((df - 2) / df))
+
+    def quantile(self, q: Any) -> Any:
+        """For one `df` per target the axes of q stand behind that of the targets."""
+        df = np.asarray(self.numpy().df)[(...,) + (None,) * np.ndim(q)]
+        return special.stdtrit(df, q) * np.sqrt((df - 2) / df)
+
+    def numpy(self) -> "StudentT":
+        if not hasattr(self.df, "detach"):
+            return self
+        values = self.df.detach().cpu().double().numpy()
+        return StudentT(values if values.ndim else float(values))
+
+
+GAUSSIAN = Gaussian()
+FAMILIES: dict[str, type[Family]] = {"gaussian": Gaussian, "laplace": Laplace, "student_t": StudentT}
+
+
+def check_family(family: Any) -> Family | str:
+    """A family as it is, or its name, checked."""
+    if isinstance(family, Family):
+        return family
+    if isinstance(family, str):
+        return check_choice("family", family, FAMILIES)
+    advice = f"give one of {sorted(FAMILIES)}, or hetcal.families.StudentT(df=4) for fixed degrees of freedom"
+    raise must("family", "be a name or a family", family, advice, TypeError)
+
+
+class ArrayFunctions:
+    """What the formulas need beyond arithmetic, on NumPy arrays."""
+
+    exp, log, log1p, sqrt = np.exp, np.log, np.log1p, np.sqrt
+    erf, log_beta, t_cdf = special.erf, special.betaln, special.stdtr
+    as_like = staticmethod(np.asarray)
+
+
+class TensorFunctions:
+    """The same on torch tensors, through the methods of the tensor, so that no torch is imported here."""
+
+    def __init__(self, like: Any) -> None:
+        self.like = like
+
+    def as_like(self, value: Any) -> Any:
+        return value if hasattr(value, "detach") else self.like.new_tensor(value)
+
+    def exp(self, x: Any) -> Any:
+        return x.exp()
+
+    def log(self, x: Any) -> Any:
+        return x.log()
+
+    def log1p(self, x: Any) -> Any:
+        return x.log1p()
+
+    def sqrt(self, x: Any) -> Any:
+        return x.sqrt()
+
+    def erf(self, x: Any) -> Any:
+        return x.erf()
+
+    def lgamma(self, x: Any) -> Any:
+        return self.as_like(x).double().lgamma()  # differences of large values: float32 has too few digits
+
+    def log_beta(self, a: float, b: Any) -> Any:
+        b = self.as_like(b).double()
+        return (self.lgamma(a) + self.lgamma(b) - self.lgamma(a + b)).to(self.like.dtype)
+
+    def t_cdf(self, nu: Any, t: Any) -> Any:
+        r"""Student's distribution function by Gauss-Legendre quadrature; torch has none.
+
+        .. math:: F_\nu(t) = \frac12 + \frac{1}{B(\frac12, \frac\nu2)}
+                  \int_0^{\arctan(t / \sqrt\nu)} \cos^{\nu-1}(\theta) \, d\theta
+        """
+        nodes, weights = (self.like.new_tensor(values) for values in np.polynomial.legendre.leggauss(QUADRATURE_NODES))
+        nu = self.as_like(nu)
+        # Beyond this angle cos^nu is below exp(-80): no node is wasted there, however large nu is.
+        limit = 2 * (-(-80 / nu).expm1() / 2).sqrt().asin()
+        end = (t / nu.sqrt()).atan().clamp(-limit, limit)
+        theta = end[..., None] * (nodes + 1) / 2
+        # Near 0 the cosine is 1 but for digits that float32 does not have.
+        log_cos = (-(theta.sin() ** 2)).log1p().div(2).where(theta.abs() < 0.5, theta.cos().log())
+        integral = (end[..., None] / 2 * weights * ((nu[..., None] - 1) * log_cos).exp()).sum(-1)
+        return 0.5 + integral * (-self.log_beta(0.5, nu / 2)).exp()
+
+
+def functions_for(*values: Any) -> Any:
+    """The functions for tensors if any of the values is one."""
+    tensor = next((value for value in values if hasattr(value, "detach")), None)
+    return ArrayFunctions if tensor is None else TensorFunctions(tensor)

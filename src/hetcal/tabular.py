@@ -1,0 +1,239 @@
+"""What regressor and classifier share: reading the table, building network and estimator, one training run, prediction.
+
+The two classes above hold what differs, the target. Checks of what users hand to `fit` live here too.
+"""
+
+import copy
+import inspect
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import column_or_1d
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from hetcal._checks import check_choice, check_number, must
+from hetcal.estimators import ESTIMATORS, WithFamily, predict
+from hetcal.families import Family
+from hetcal.networks import MLP, initialise_
+from hetcal.objectives import Objective
+from hetcal.prediction import Prediction, join
+from hetcal.preprocessing import Table, TableEncoder, read_table
+from hetcal.training import History, train
+
+COLUMN_ORDERS = ("by_name", "as_fitted")
+WEIGHT_DECAY_ROWS = 1000
+# However few the rows are, noise must not drown the inputs.
+MAX_INPUT_NOISE = 0.3
+# Rows that are encoded at once in prediction: memory beyond input and output stays bounded.
+CHUNK_ROWS = 16_384
+
+
+class TabularModel(BaseEstimator):
+    """A network on a table; subclasses have the settings of `HCRegressor` that this class uses."""
+
+    encoder_: TableEncoder
+    estimator_: nn.Module
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _train(
+        self,
+        objective: Objective,
+        x: Tensor,
+        y: Tensor,
+        weights: NDArray[np.float64],
+        groups: NDArray[np.int64] | None,
+        seed: int,
+        n_targets: int,
+        family: str | Family = "gaussian",
+    ) -> tuple[nn.Module, History]:
+        """A new estimator, trained."""
+        estimator = self._build(x.shape[1], n_targets, family, seed)
+        history = train(
+            estimator,
+            objective,
+            x,
+            y,
+            sample_weight=torch.from_numpy(weights),
+            groups=None if groups is None else torch.from_numpy(groups),
+            objective_weight=self.objective_weight,
+            validation_fraction=self.validation_fraction,
+            learning_rate=self.learning_rate,
+            weight_decay=check_number("weight_decay", self.weight_decay, 0) * min(1, WEIGHT_DECAY_ROWS / len(x)),
+            batch_size=self.batch_size,
+            max_steps=self.max_steps,
+            max_epochs=self.max_epochs,
+            patience=self.patience,
+            input_noise=min(MAX_INPUT_NOISE, check_number("input_noise", self.input_noise, 0) / len(x) ** 0.5),
+            seed=seed,
+            device=self.device,
+            progress=self.progress,
+        )
+        return estimator, history
+
+    def _predict(self, X: Any) -> Prediction:
+        """The estimator's answer for a table, chunk by chunk, in the scale it was trained in."""
+        check_is_fitted(self)
+        table = self._read(X, reset=False)
+        parts = []
+        for start in range(0, len(table), CHUNK_ROWS):
+            rows = self.encoder_.transform(table.take(slice(start, start + CHUNK_ROWS)))
+            parts.append(predict(self.estimator_, torch.from_numpy(rows).to(self.device)).numpy())
+        return join(parts, np.concatenate)
+
+    def _read(self, X: Any, reset: bool) -> Table:
+        """X as a table, its columns checked against (or, with `reset`, remembered from) fit."""
+        if sparse.issparse(X):
+            raise must("X", "be dense", f"a sparse {type(X).__name__}", "call X.toarray()", TypeError)
+        if not nw.dependencies.is_into_dataframe(X):
+            X = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
+            if X.dtype.kind in "SU":
+                raise must("X", "hold numbers if it is an array", X.dtype.name, "give a data frame for text columns")
+            return self._named(read_table(X), reset)
+        frame = nw.from_native(check_unique_columns(X), eager_only=True)
+        for count, noun in zip(frame.shape, ("sample", "feature"), strict=True):
+            if count == 0:
+                raise must("X", f"have at least one {noun}", f"0 {noun}(s)", "give a table with rows and columns")
+        fitted_names = None if reset else getattr(self, "feature_names_in_", None)
+        if fitted_names is not None and self.column_order == "by_name" and set(frame.columns) == set(fitted_names):
+            frame = frame.select(list(fitted_names))
+        X = frame.to_native()
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        return self._named(read_table(X), reset)
+
+    def _named(self, table: Table, reset: bool) -> Table:
+        """With the names of fit: an array may follow a frame, or a frame an array, and is then taken by position."""
+        return table if reset else Table(dict(zip(self.encoder_.kinds, table.columns.values(), strict=True)))
+
+    def _build(self, n_inputs: int, n_targets: int, family: str | Family, seed: int) -> nn.Module:
+        """The estimator round its network, both freshly initialised from the seed."""
+        factory = choose("estimator", self.estimator, ESTIMATORS)
+        missing = [member for member in ("n_outputs", "forward", "own_loss") if not hasattr(factory, member)]
+        if missing:
+            raise must(
+                "estimator", f"be a name or a class with the member(s) {missing}", factory, "see hetcal.estimators.base"
+            )
+        accepted = inspect.signature(factory).parameters
+        options = dict(self.estimator_options or {})
+        for name in options:
+            check_choice("estimator_options", name, set(accepted) - {"self", "network", "seed", "n_targets"})
+        if "seed" in accepted:
+            options["seed"] = seed
+        if n_targets > 1:
+            if "n_targets" not in accepted:
+                raise must("estimator", "take n_targets for several targets", factory, "or fit one model per target")
+            options["n_targets"] = n_targets
+        estimator = factory(self._network(n_inputs, n_targets * factory.n_outputs, seed), **options)
+        if self.network is not None:
+            check_inputs(estimator, n_inputs)
+        return estimator if family == "gaussian" else WithFamily(estimator, family)
+
+    def _network(self, n_inputs: int, n_outputs: int, seed: int) -> nn.Module:
+        if self.network is None:
+            generator = torch.Generator().manual_seed(seed)
+            return MLP(
+                n_inputs,
+                n_outputs,
+                width=self.width,
+                depth=self.depth,
+                dropout=self.dropout,
+                generator=generator,
+            )
+        network = None
+        if isinstance(self.network, nn.Module):
+            network = initialise_(copy.deepcopy(self.network), seed)
+        elif callable(self.network):
+            # A user's network draws its weights from torch's global generator, which is put back afterwards.
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                network = call_factory(self.network, n_inputs, n_outputs)
+        if not isinstance(network, nn.Module):
+            raise must(
+                "network",
+                "be None, an nn.Module, or a class or function (n_inputs, n_outputs) -> nn.Module",
+                self.network,
+                "give one of these",
+                TypeError,
+            )
+        return network
+
+
+def choose(name: str, value: Any, known: dict[str, Any]) -> Any:
+    """The registered object of that name, or the user's own class or function as it is."""
+    if callable(value):
+        return value
+    return known[check_choice(name, value, known)]
+
+
+def call_factory(factory: Any, n_inputs: int, n_outputs: int) -> Any:
+    try:
+        inspect.signature(factory).bind(n_inputs, n_outputs)
+    except TypeError as error:
+        advice = f"let it take the two numbers ({error})"
+        raise must("network", "be callable as network(n_inputs, n_outputs)", factory, advice, TypeError) from None
+    return factory(n_inputs, n_outputs)
+
+
+@torch.no_grad()
+def check_inputs(estimator: nn.Module, n_inputs: int) -> None:
+    """Try a user's network on two rows of zeros, so that a wrong width is said before training."""
+    try:
+        estimator.eval()(torch.zeros(2, n_inputs))
+    except RuntimeError as error:
+        raise must(
+            "network",
+            f"take rows of {n_inputs} numbers, the width of the encoded table",
+            f"{type(error).__name__}: {error}",
+            "for tables give a class or function (n_inputs, n_outputs) instead of a module",
+        ) from error
+
+
+def check_unique_columns(X: Any) -> Any:
+    names = [str(name) for name in X.columns]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise must("X", "have column names that differ", twice, "rename or drop the columns that occur twice")
+    return X
+
+
+def check_weights(sample_weight: Any, table: Table) -> NDArray[np.float64]:
+    """One weight per row, at least 0. Only ratios matter, so the largest is brought near 1, and no sum overflows."""
+    if sample_weight is None:
+        return np.ones(len(table))
+    weights = _check_sample_weight(sample_weight, np.empty((len(table), 1)), dtype=np.float64, ensure_non_negative=True)
+    if not (weights > 0).any():
+        raise must("sample_weight", "be greater than zero for some row", 0.0, "give at least two rows a weight")
+    return weights / 2.0 ** np.floor(np.log2(weights.max()))  # a power of two: exact
+
+
+def check_groups(groups: Any, n: int) -> NDArray[np.int64] | None:
+    """One number per group, in the order of the sorted labels."""
+    if groups is None:
+        return None
+    labels = column_or_1d(groups)
+    if len(labels) != n:
+        raise must("groups", f"have one label per row of X ({n})", f"{len(labels)} labels", "give both the same length")
+    known, codes = np.unique(labels.astype(str) if labels.dtype.kind == "O" else labels, return_inverse=True)
+    if len(known) < 2:
+        raise must("groups", "name at least 2 groups", known.tolist(), "leave groups away if all rows belong together")
+    return codes.astype(np.int64)
+
+
+def draw_seed(random_state: Any) -> int:
+    """An integer seed from None (the system's entropy), an integer, or a NumPy generator of either kind."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31 - 1))
+    return int(check_number("random_state", random_state, 0, 2**32 - 1, integer=True))

@@ -1,0 +1,268 @@
+r"""Transforms of the target: an increasing function g, so that t = g(y) is nearer to the family of the prediction.
+
+The network learns t; intervals and quantiles are mapped back exactly, and the density carries the Jacobian
+(`hetcal.prediction.TransformedPrediction`). So every g here is increasing on the whole line, `inverse` has an answer
+for every real t, and values of y far outside those of `fit` raise no warning. What is learnt is floats and arrays of
+floats only. All in float64.
+"""
+
+from collections.abc import Sequence
+from math import log
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import optimize, special
+
+from hetcal._checks import must
+from hetcal.preprocessing import ROUNDING, Standardizer
+
+Floats = NDArray[np.float64]
+
+# Where `inverse` levels off, so that sums and differences of its values stay finite.
+LARGEST = 1e300
+# Knots of the normal scores: all distinct values up to the fewest, then slowly more with the number of values.
+FEWEST_KNOTS, MOST_KNOTS = 12, 100
+# Knots nearer than this part of the typical distance per unit of t, or than this in t, are one: slopes stay bounded.
+SMALLEST_STEP = 1e-3
+
+
+class TargetTransform:
+    """An increasing function of one target; arrays of any shape, value by value."""
+
+    def fit(self, y: Floats, weights: Floats, name: str = "y") -> Self:
+        """Learn from y (n,); a row of weight 2 counts as two rows, one of weight 0 as none. `name` is for errors."""
+        raise NotImplementedError
+
+    def forward(self, y: Any) -> Floats:
+        """g(y)."""
+        raise NotImplementedError
+
+    def inverse(self, t: Any) -> Floats:
+        """The y with g(y) = t, within -1e300 and 1e300."""
+        raise NotImplementedError
+
+    def log_slope(self, y: Any) -> Floats:
+        """Logarithm of the derivative of g at y."""
+        raise NotImplementedError
+
+
+class Log(TargetTransform):
+    r"""For positive y whose noise is in percent: :math:`g(y) = \log y`, :math:`\log g'(y) = -\log y`.
+
+    A y that is not positive has density 0: both are :math:`-\infty` there.
+
+    >>> Log().inverse(Log().forward([0.5, 20.0])).round(2)
+    array([ 0.5, 20. ])
+    """
+
+    def fit(self, y: Floats, weights: Floats, name: str = "y") -> Self:
+        wrong = np.asarray(y)[(np.asarray(y) <= 0) & (np.asarray(weights) > 0)]
+        if wrong.size:
+            advice = f"{wrong.size} of {len(y)} values are not, this the smallest; 'yeo-johnson' takes any values"
+            raise must(name, "be greater than 0 for target_transform='log'", float(wrong.min()), advice)
+        return self
+
+    def forward(self, y: Any) -> Floats:
+        with np.errstate(divide="ignore"):
+            return np.log(np.maximum(np.asarray(y, dtype=np.float64), 0.0))
+
+    def inverse(self, t: Any) -> Floats:
+        return np.exp(np.clip(np.asarray(t, dtype=np.float64), -log(LARGEST), log(LARGEST)))
+
+    def log_slope(self, y: Any) -> Floats:
+        t = self.forward(y)
+        return np.where(np.isneginf(t), t, -t)
+
+
+class YeoJohnson(TargetTransform):
+    r"""For skewed y of any sign: a power of the standardised target, chosen by maximum likelihood.
+
+    .. math:: g(y) = \begin{cases} ((1 + x)^\lambda - 1) / \lambda & x \ge 0 \\
+              -((1 - x)^{2-\lambda} - 1) / (2 - \lambda) & x < 0 \end{cases} \qquad x = \frac{y - m}{s}
+
+    with m and s the weighted mean and standard deviation of y, and logarithms where a power is 0.
+    :math:`\log g'(y) = \mathrm{sign}(x) (\lambda - 1) \log(1 + |x|) - \log s`, and :math:`\lambda` = `power` maximises
+
+    .. math:: -\frac12 \log \mathrm{var}(g(y)) + \mathrm{mean}(\log g'(y))
+
+    over [0, 2] (weighted; to three decimals): beyond, g would not reach every real number. Yeo and Johnson (2000).
+
+    >>> y = np.random.default_rng(0).lognormal(size=1000)
+    >>> YeoJohnson().fit(y, np.ones(1000)).power
+    0.0
+    """
+
+    magnitude: float  # the standard deviation is spread * magnitude, the mean center * magnitude
+    center: float
+    spread: float
+    power: float
+
+    def fit(self, y: Floats, weights: Floats, name: str = "y") -> Self:
+        y, weights = weighted_rows(y, weights)
+        scaler = Standardizer().fit(y, weights)
+        self.magnitude, self.center, self.spread = float(scaler.magnitude), float(scaler.center), float(scaler.spread)
+        self.power = 1.0 if scaler.is_constant else most_likely_power(self._standardise(y), weights)
+        return self
+
+    @np.errstate(over="ignore")
+    def forward(self, y: Any) -> Floats:
+        return yeo_johnson(self._standardise(y), self.power)
+
+    @np.errstate(over="ignore")
+    def inverse(self, t: Any) -> Floats:
+        t = np.asarray(t, dtype=np.float64)
+        x = np.copysign(special.inv_boxcox1p(np.abs(t), np.where(t < 0, 2 - self.power, self.power)), t)
+        return np.clip((self.center + self.spread * x) * self.magnitude, -LARGEST, LARGEST)
+
+    def log_slope(self, y: Any) -> Floats:
+        log_scale = log(self.spread) + log(self.magnitude)
+        return (self.power - 1) * signed_log1p(self._standardise(y)) - log_scale
+
+    @np.errstate(over="ignore")
+    def _standardise(self, y: Any) -> Floats:
+        x = (np.asarray(y, dtype=np.float64) / self.magnitude - self.center) / self.spread
+        return np.clip(x, -LARGEST, LARGEST)
+
+
+def yeo_johnson(x: Floats, power: float) -> Floats:
+    """Box and Cox's power of 1 + x above 0, mirrored with 2 - power below."""
+    return np.copysign(special.boxcox1p(np.abs(x), np.where(x < 0, 2 - power, power)), x)
+
+
+def signed_log1p(x: Floats) -> Floats:
+    return np.copysign(np.log1p(np.abs(x)), x)
+
+
+def most_likely_power(x: Floats, weights: Floats) -> float:
+    """Profile likelihood: mean and variance of the transformed values at their best for each power."""
+    mean_log = np.average(signed_log1p(x), weights=weights)
+
+    def loss(power: float) -> float:
+        t = yeo_johnson(x, power)
+        variance = np.average((t - np.average(t, weights=weights)) ** 2, weights=weights)
+        return float(np.log(variance) / 2 - (power - 1) * mean_log)
+
+    # Further decimals are noise, and rounding errors of the units of y would be seen in them.
+    return round(float(optimize.minimize_scalar(loss, bounds=(0, 2), method="bounded").x), 3)
+
+
+class Quantile(TargetTransform):
+    r"""For y of any distribution: its normal scores, :math:`g(y) = \Phi^{-1}(F(y))`, linear between knots.
+
+    F is the weighted distribution function in mid-ranks, :math:`F(y) = P(Y < y) + \frac12 P(Y = y)`. Knots are all
+    distinct values if they are few, else some :math:`2 m^{2/5}` of the m values (12 to 100), evenly spaced in t; those
+    nearer than a thousandth of what is typical are one, so that no slope is nearly infinite. Beyond the ends the slope
+    is the smallest of the outer tenth of the pieces (at least three): a tail too long costs little, one too short costs
+    much (a new value then is dozens of standard deviations out). The slope at a knot is the geometric mean of those on
+    either side.
+
+    >>> Quantile().fit(np.array([1.0, 2.0, 10.0]), np.ones(3)).forward([1.0, 2.0, 10.0, 6.0]).round(2)
+    array([-0.97,  0.  ,  0.97,  0.48])
+    """
+
+    knots: Floats  # (K,) in y, increasing
+    scores: Floats  # (K,) in t, increasing
+    slopes: Floats  # (K + 1,) below the first knot, between the knots, above the last
+
+    def fit(self, y: Floats, weights: Floats, name: str = "y") -> Self:
+        y, weights = weighted_rows(y, weights)
+        values, index = np.unique(y, return_inverse=True)
+        mass = np.bincount(index, weights).astype(np.float64)
+        scores = normal_scores(mass)
+        chosen = evenly_spaced(scores)
+        self.knots, self.scores = merge_near(values[chosen], scores[chosen], mass[chosen])
+        if len(self.knots) == 1:  # constant: nothing but a shift and a change of units
+            self.slopes = np.full(2, 1 / (abs(self.knots[0]) or 1.0))
+            return self
+        inner = np.diff(self.scores) / np.diff(self.knots)
+        outer = max(3, len(inner) // 10)
+        self.slopes = np.concatenate([inner[:outer].min(keepdims=True), inner, inner[-outer:].min(keepdims=True)])
+        return self
+
+    @np.errstate(over="ignore")
+    def forward(self, y: Any) -> Floats:
+        y = np.asarray(y, dtype=np.float64)
+        piece = np.searchsorted(self.knots, y)
+        knot = np.maximum(piece - 1, 0)
+        return self.scores[knot] + self.slopes[piece] * (y - self.knots[knot])
+
+    @np.errstate(over="ignore")
+    def inverse(self, t: Any) -> Floats:
+        t = np.asarray(t, dtype=np.float64)
+        piece = np.searchsorted(self.scores, t)
+        knot = np.maximum(piece - 1, 0)
+        return np.clip(self.knots[knot] + (t - self.scores[knot]) / self.slopes[piece], -LARGEST, LARGEST)
+
+    def log_slope(self, y: Any) -> Floats:
+        left, right = (np.searchsorted(self.knots, y, side=side) for side in ("left", "right"))
+        log_slopes = np.log(self.slopes)
+        return (log_slopes[left] + log_slopes[right]) / 2
+
+
+def normal_scores(weights: Floats) -> Floats:
+    """Normal quantiles of the mid-ranks of values in increasing order, from the nearer end: never infinite."""
+    mass = weights / weights.sum()
+    below = np.cumsum(mass) - mass / 2
+    above = np.cumsum(mass[::-1])[::-1] - mass / 2
+    return np.copysign(special.ndtri(np.minimum(below, above)), below - above)
+
+
+def evenly_spaced(scores: Floats) -> NDArray[np.intp]:
+    """Which values become knots: all if they are few, else those nearest to a grid from the first score to the last."""
+    count = int(np.clip(2 * len(scores) ** 0.4, FEWEST_KNOTS, MOST_KNOTS))
+    if len(scores) <= count:
+        return np.arange(len(scores))
+    grid = np.linspace(scores[0], scores[-1], count)
+    return np.unique(np.searchsorted((scores[1:] + scores[:-1]) / 2, grid))
+
+
+def merge_near(knots: Floats, scores: Floats, mass: Floats) -> tuple[Floats, Floats]:
+    """Neighbours too near in y or t become one knot at their weighted mean, so that slopes stay bounded."""
+    if len(knots) == 1:
+        return knots, scores
+    typical = np.median(np.diff(knots) / np.maximum(np.diff(scores), SMALLEST_STEP))  # of y per unit of t
+    smallest = max(SMALLEST_STEP * typical, ROUNDING * np.abs(knots).max())
+    is_near = (np.diff(knots) <= smallest) | (np.diff(scores) <= SMALLEST_STEP)
+    group = np.concatenate([[0], np.cumsum(~is_near)])
+    share = mass / np.bincount(group, mass)[group]
+    merged = [np.bincount(group, share * values).astype(np.float64) for values in (knots, scores)]
+    return merged[0], merged[1]
+
+
+def weighted_rows(y: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """The rows that count, in float64."""
+    y, weights = np.asarray(y, dtype=np.float64), np.asarray(weights, dtype=np.float64)
+    return y[weights > 0], weights[weights > 0]
+
+
+class PerTarget:
+    """One transform for each of k targets, along axis 1: (n, k) in `fit`, (n, k, ...) elsewhere."""
+
+    def __init__(self, transforms: Sequence[TargetTransform]) -> None:
+        self.transforms = list(transforms)
+
+    def target(self, j: int) -> TargetTransform:
+        return self.transforms[j]
+
+    def fit(self, y: Floats, weights: Floats, name: str = "y") -> Self:
+        for j, transform in enumerate(self.transforms):
+            transform.fit(y[:, j], weights, name=f"{name}[:, {j}]")
+        return self
+
+    def forward(self, y: Any) -> Floats:
+        return self._each("forward", y)
+
+    def inverse(self, t: Any) -> Floats:
+        return self._each("inverse", t)
+
+    def log_slope(self, y: Any) -> Floats:
+        return self._each("log_slope", y)
+
+    def _each(self, method: str, values: Any) -> Floats:
+        columns = np.moveaxis(np.asarray(values, dtype=np.float64), 1, 0)  # (k, n, ...)
+        parts = [getattr(part, method)(column) for part, column in zip(self.transforms, columns, strict=True)]
+        return np.stack(parts, axis=1)
+
+
+TRANSFORMS: dict[str, type[TargetTransform]] = {"log": Log, "yeo-johnson": YeoJohnson, "quantile": Quantile}
