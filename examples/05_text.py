@@ -14,7 +14,16 @@ from hetcal.objectives import gaussian_nll
 from hetcal.training import train
 
 # Every word moves the rating; "somehow" and "perhaps" say nothing about it but that the author is not sure.
-WORTH = {"great": 2.0, "fine": 0.7, "slow": -0.7, "awful": -2.0, "friendly": 1.0, "cold": -1.0, "somehow": 0, "perhaps": 0}
+WORTH = {
+    "great": 2.0,
+    "fine": 0.7,
+    "slow": -0.7,
+    "awful": -2.0,
+    "friendly": 1.0,
+    "cold": -1.0,
+    "somehow": 0,
+    "perhaps": 0,
+}
 THINGS = ["food", "service", "room", "coffee"]
 LENGTH = 8  # words of a review; shorter ones are filled up with 0
 NUMBERS = {word: number for number, word in enumerate([*WORTH, *THINGS], start=1)}

@@ -1,9 +1,8 @@
-"""An estimator of your own, another answer to "sigma from where?": from errors in the inputs.
+"""An estimator of your own, another answer to "sigma from where?": from noise levels that all rows share.
 
-A car's speed was measured, and its braking distance, which grows with the square of the speed. The speedometer is off by
-a little; what that does to the distance depends on how steep the distance is there, and the network knows, for it has a
-derivative. So sigma is the network's slope times the error of the speedometer. How large that is, the likelihood finds
-out by itself; squared error never could.
+Two instruments took the measurements, a fine and a rough one, and nobody wrote down which. So there are two noise
+levels, both unknown, and the network has to say only which of them a row has. With the likelihood both are learnt in
+the one training run.
 """
 
 import numpy as np
@@ -16,34 +15,30 @@ from hetcal.estimators import AbstractEstimator
 from hetcal.testing import check_estimator
 
 
-class InputError(AbstractEstimator):
-    """sigma^2 = |slope|^2 * input_std^2 + output_std^2, both learnt, the same for all rows."""
+class NoiseLevels(AbstractEstimator):
+    """sigma^2 = share_1 * level_1^2 + share_2 * level_2^2, with shares from the network and levels for all rows."""
 
-    n_outputs = 1  # columns that it wants from the network
+    n_outputs = 3  # what it wants from the network: a mean and a vote for each level
 
     def __init__(self, network: nn.Module, *, seed: int = 0) -> None:
         super().__init__(network, seed=seed)
-        self.raw_input_std = nn.Parameter(torch.tensor(-1.0))  # raw_*: weight decay leaves it alone
-        self.raw_output_std = nn.Parameter(torch.tensor(-1.0))
+        self.raw_levels = nn.Parameter(torch.tensor([-2.0, 0.5]))  # raw_*: weight decay leaves them alone
 
     def forward(self, x: Tensor) -> Prediction:
-        mean, slope_of = torch.func.vjp(lambda x: self.outputs(x)[:, 0], x)
-        (slope,) = slope_of(torch.ones_like(mean))  # (n, d): each row's mean depends on its own x only
-        input_std, output_std = F.softplus(self.raw_input_std), F.softplus(self.raw_output_std)
-        return Prediction(mean, (slope.square().sum(1) * input_std**2 + output_std**2).sqrt())
+        outputs = self.outputs(x)  # (n, 3)
+        shares, levels = outputs[:, 1:].softmax(1), F.softplus(self.raw_levels)  # (n, 2), (2,); sigma cannot be 0
+        return Prediction(outputs[:, 0], (shares @ levels.square()).sqrt())
 
 
-check_estimator(InputError)  # the contract, as the library's own estimators must keep it; put it into your tests
+check_estimator(NoiseLevels)  # the contract of the library's own estimators; put this line into your tests
 
 rng = np.random.default_rng(0)
-speed = rng.uniform(5, 50, 2000)  # metres per second
-distance = speed**2 / 16 + rng.normal(0, 2, 2000)  # metres
-measured = (speed + rng.normal(0, 1, 2000))[:, None]
+X = rng.uniform(-1, 1, (2000, 2))
+noise = np.where(X[:, 0] > 0, 0.8, 0.2)  # the rough instrument covers the right half
+y = np.sin(3 * X[:, 0]) + X[:, 1] + rng.normal(0, noise)
 
-model = HCRegressor(InputError, width=64, depth=2, dropout=0.0, input_noise=0.0, learning_rate=0.01, max_epochs=100)
-model.set_params(random_state=0).fit(measured[:1500], distance[:1500])
-print(evaluate(distance[1500:], model.predict_dist(measured[1500:]))["verdict"])
-
-_, (slow, fast) = model.predict([[10.0], [45.0]], return_std=True)
-error = F.softplus(model.estimator_.raw_input_std).item() * measured[:1500].std()  # the regressor standardised it
-print(f"sigma {slow:.1f} m at 10 m/s, {fast:.1f} m at 45 m/s; speedometer off by {error:.2f} m/s, in truth by 1")
+model = HCRegressor(NoiseLevels, width=64, depth=2, dropout=0.0, max_epochs=100, random_state=0)
+prediction = model.fit(X[:1500], y[:1500]).predict_dist(X[1500:])
+print(evaluate(y[1500:], prediction)["verdict"])
+fine, rough = (prediction.std[noise[1500:] == level].mean() for level in (0.2, 0.8))
+print(f"sigma {fine:.2f} for the fine instrument, in truth 0.2; {rough:.2f} for the rough one, in truth 0.8")

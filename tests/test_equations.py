@@ -9,13 +9,25 @@ from numpy.testing import assert_allclose
 from scipy import special, stats
 from scipy.integrate import quad
 from scipy.stats import norm
+from torch import nn
 
 from hetcal.datasets import heteroscedastic
-from hetcal.estimators import MCDropout, QuantileRange, VarianceHead, pinball
+from hetcal.estimators import (
+    BayesByBackprop,
+    ConcreteDropout,
+    Ensemble,
+    EnsembleSpread,
+    MCDropout,
+    QuantileRange,
+    SimultaneousQuantiles,
+    VarianceHead,
+    pinball,
+)
+from hetcal.estimators.uninformative import RandomSigma
 from hetcal.families import GAUSSIAN, Laplace, StudentT, TensorFunctions
 from hetcal.metrics import calibration_error
 from hetcal.networks import MLP
-from hetcal.objectives import gaussian_nll, squared_error
+from hetcal.objectives import beta_nll, capped_nll, crps, faithful_nll, gaussian_nll, nll, squared_error
 from hetcal.prediction import Prediction, TransformedPrediction
 from hetcal.transforms import Log, Quantile, YeoJohnson
 
@@ -100,6 +112,112 @@ def test_mc_dropout():
         variance = ((passes - mu) ** 2).sum(axis=0) / (len(passes) - c)
         assert_allclose(prediction.mean.detach(), mu, rtol=1e-4, atol=1e-6)
         assert_allclose(prediction.std.detach(), np.sqrt(variance + 1e-6), rtol=1e-4)
+
+
+def test_concrete_dropout():
+    """Masks and divergence as printed; the uniform numbers drawn beforehand from the same generator."""
+    estimator = ConcreteDropout(MLP(3, dropout=0.3, width=8, depth=1), length_scale=0.5, temperature=0.2)
+    (layer,) = estimator.concrete_layers
+    layer.window = slice(0, 4)
+    u = torch.rand(4, 8, generator=layer.generator.manual_seed(0)).double().numpy()
+    layer.generator.manual_seed(0)
+    p, t = 0.3, 0.2
+    mask = 1 - special.expit((np.log(p / (1 - p)) + np.log(u / (1 - u))) / t)
+    assert_allclose(layer.pass_masks(torch.zeros(1, 8)).detach(), mask / (1 - p), rtol=1e-3, atol=1e-6)
+
+    weights = estimator.network[3].weight.detach().double().numpy()
+    divergence = 0.5**2 * (weights**2).sum() / (2 * (1 - p)) + 8 * (p * np.log(p) + (1 - p) * np.log(1 - p))
+    x = torch.zeros(5, 3)
+    assert_allclose(estimator.own_loss(estimator(x), x[:, 0], 7).detach(), divergence / 7, rtol=1e-5)
+
+
+def test_bayes_by_backprop():
+    """Outputs of a layer are m h + m_b + noise * sqrt(s^2 h^2 + s_b^2); the divergence is a sum over weights."""
+    estimator = BayesByBackprop(nn.Linear(3, 1), prior_std=1.5, initial_std=0.2, kl_weight=0.4).eval()
+    s0 = 1.5 * np.sqrt(2 / 3)
+    s = 0.2 * s0
+    m, m_b = (value.detach().double().numpy() for value in estimator.network.layer.parameters())
+    h = np.random.default_rng(0).normal(size=(5, 3))
+    noise = estimator.network.frozen(torch.zeros(1, 1)).double().numpy()  # (passes, 1)
+    a = (h @ m.T + m_b)[:, 0] + noise * np.sqrt(s**2 * (h**2).sum(axis=1) + s**2)
+    assert_allclose(estimator.sampled_passes(torch.tensor(h).float()).detach(), a, rtol=1e-4, atol=1e-5)
+
+    total = sum(np.log(s0 / s) + (s**2 + w**2) / (2 * s0**2) - 0.5 for w in [*m.ravel(), *m_b])
+    x = torch.zeros(2, 3)
+    assert_allclose(estimator.own_loss(estimator(x), x[:, 0], 9).detach(), 0.4 / 9 * total, rtol=1e-5)
+
+
+def test_simultaneous_quantiles():
+    """Q one level at a time, sigma from the pair, the mean as the average over 4000 levels."""
+    network, x, raw = raw_and_input(5)
+    estimator = SimultaneousQuantiles(network, quantiles=(0.2, 0.9))
+
+    def q(level):
+        z = norm.ppf(level)
+        slopes = softplus(raw[:, 1:])
+        g = max(z, 0), min(z, 0), max(np.sinh(z) - z, 0), min(np.sinh(z) - z, 0)
+        return raw[:, 0] + sum(slope * value for slope, value in zip(slopes.T, g, strict=True))
+
+    levels = [0.01, 0.3, 0.5, 0.77, 0.99]
+    assert_allclose(estimator.quantile(x, levels), np.column_stack([q(level) for level in levels]), rtol=1e-4)
+    prediction = estimator(x)
+    sigma = (q(0.9) - q(0.2)) / (norm.ppf(0.9) - norm.ppf(0.2)) + 1e-3
+    assert_allclose(prediction.std.detach(), sigma, rtol=1e-4)
+    mean = np.mean([q(level) for level in (np.arange(4000) + 0.5) / 4000], axis=0)
+    assert_allclose(prediction.mean.detach(), mean, atol=2e-3)
+
+
+def test_ensembles():
+    """Pooled mean and variance, member by member."""
+    x = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
+    ensemble = Ensemble(MLP(3, 2, width=8, depth=1), members=5)
+    outputs = ensemble.member_outputs(x).detach().double().numpy()  # (5, 6, 2)
+    mu, sigma = outputs[..., 0], softplus(outputs[..., 1]) + 1e-3
+    mean = sum(mu) / 5
+    aleatoric, epistemic = sum(sigma**2) / 5, sum((mu - mean) ** 2) / 5
+    prediction = ensemble(x)
+    assert_allclose(prediction.mean.detach(), mean, rtol=1e-4, atol=1e-6)
+    assert_allclose(prediction.std.detach(), np.sqrt(aleatoric + epistemic), rtol=1e-4)
+    y = np.linspace(-1, 1, 6)
+    own_loss = -sum(norm.logpdf(y, mu, sigma)) / 5
+    assert_allclose(ensemble.own_loss(prediction, torch.tensor(y), 6).detach(), own_loss, rtol=1e-4)
+
+    spread = EnsembleSpread(MLP(3, width=8, depth=1), members=5)
+    mu = spread.member_outputs(x)[..., 0].detach().double().numpy()
+    mean = sum(mu) / 5
+    for training, c in ((True, 3), (False, 1)):
+        prediction = spread.train(training)(x)
+        assert_allclose(prediction.std.detach(), np.sqrt(sum((mu - mean) ** 2) / (5 - c) + 1e-6), rtol=1e-4)
+    own_loss = sum((y - mu) ** 2) / 5
+    assert_allclose(spread.own_loss(prediction, torch.tensor(y), 6).detach(), own_loss, rtol=1e-4)
+
+
+def test_random_sigma():
+    x = np.random.default_rng(0).normal(size=(7, 3)).astype(np.float32)
+    u = np.mod(1e4 * np.sin(1e3 * (x.astype(float) @ [1, 2, 3])), 1)
+    std = RandomSigma(nn.Linear(3, 1))(torch.tensor(x)).std
+    assert_allclose(std, np.exp(norm.ppf(u)), rtol=1e-4)
+
+
+def test_likelihoods():
+    """Each as printed, with the density f of the family from scipy; brackets hold no gradient but have a value."""
+    y = torch.tensor(Y)
+    for family, density in (
+        (GAUSSIAN, stats.norm()),
+        (Laplace(), stats.laplace(scale=np.sqrt(0.5))),
+        (StudentT(5.0), stats.t(5, scale=np.sqrt(0.6))),
+    ):
+        prediction = Prediction(torch.tensor(MU), torch.tensor(SIGMA), family=family)
+        z = (Y - MU) / SIGMA
+        likelihood = -np.log(density.pdf(z)) + np.log(SIGMA)
+        assert_allclose(nll(prediction, y), likelihood)
+        assert_allclose(beta_nll(prediction, y), (SIGMA**2) ** 0.5 * likelihood)
+        assert_allclose(faithful_nll(prediction, y), (Y - MU) ** 2 / 2 + likelihood)
+        most = 3 if np.mean(np.abs(z) > 3) <= 0.1 else np.inf
+        capped = -np.log(density.pdf(np.minimum(np.abs(z), most))) + np.log(SIGMA)
+        assert_allclose(capped_nll(prediction, y), capped)
+        scores = [s * crps_by_definition(density.cdf, value) for s, value in zip(SIGMA, z, strict=True)]
+        assert_allclose(crps(prediction, y), scores, rtol=1e-4)
 
 
 def test_heteroscedastic_data():

@@ -1,5 +1,6 @@
 """Every example runs as its reader would run it."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -8,13 +9,25 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+# What an example needs beyond the library, and the files that it leaves behind.
+NEEDS = {"01_quickstart.py": "matplotlib", "06_lightning.py": "lightning"}
+WRITES = {"01_quickstart.py": ["quickstart.png"]}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_example(path, tmp_path):
+    """It ends well and without a warning, says how its intervals do, and leaves no other files than it says."""
+    needed = NEEDS.get(path.name)
+    if needed and importlib.util.find_spec(needed) is None:
+        pytest.skip(f"{path.name} needs {needed}; pip install {needed}")
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "error", path]
     result = subprocess.run(
-        [sys.executable, path], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
     )
     assert result.returncode == 0, result.stderr
     assert "% intervals cover" in result.stdout
+    assert len(result.stdout.splitlines()) <= 3
+    if path.name != "01_quickstart.py":  # which shows a progress bar
+        assert result.stderr == ""
+    assert sorted(file.name for file in tmp_path.iterdir()) == WRITES.get(path.name, [])

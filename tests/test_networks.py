@@ -5,7 +5,7 @@ import torch
 from numpy.testing import assert_allclose
 from torch import nn
 
-from hetcal.networks import MLP, PrivateDropout, replace_layers_
+from hetcal.networks import MLP, PrivateDropout, initialise_, replace_layers_
 
 
 def test_mlp_is_the_papers():
@@ -75,3 +75,59 @@ def test_replace_layers_reaches_every_depth():
     assert isinstance(network[0], nn.Tanh)
     assert isinstance(network[1][1], nn.Tanh)
     assert isinstance(replace_layers_(nn.ReLU(), nn.ReLU, lambda layer: nn.Tanh()), nn.Tanh)
+
+
+def test_replace_layers_keeps_sharing():
+    """A layer that stands in several places, of one parent or of two, is replaced by one layer in all of them."""
+    shared = nn.ReLU()
+    network = nn.Sequential(nn.Linear(2, 2), shared, nn.Linear(2, 2), shared, nn.Sequential(shared))
+    replace_layers_(network, nn.ReLU, lambda layer: nn.Tanh())
+    assert isinstance(network[1], nn.Tanh)
+    assert network[3] is network[1]
+    assert network[4][0] is network[1]
+    assert not any(isinstance(layer, nn.ReLU) for layer in network.modules())
+
+
+def test_replace_layers_leaves_attention_whole():
+    """nn.MultiheadAttention takes the weights from its layer; a layer that has none would break it."""
+    network = nn.Sequential(nn.Linear(4, 4), nn.MultiheadAttention(4, 2))
+    replace_layers_(network, nn.Linear, lambda layer: nn.Sequential(nn.Dropout(), layer))
+    assert isinstance(network[0], nn.Sequential)
+    x = torch.zeros(1, 3, 4)
+    assert network[1](x, x, x)[0].shape == (1, 3, 4)
+
+
+class Own(nn.Module):
+    """A user's network."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(2, 8), nn.BatchNorm1d(8), nn.Linear(8, 1)
+
+    def forward(self, x):
+        return self.last(self.norm(self.first(x)))
+
+
+@pytest.mark.parametrize("make", [Own, lambda: MLP(2, width=8, depth=2)])
+def test_initialise(make):
+    """All weights drawn anew, the same for the same seed; statistics start over; the global generator is put back."""
+    network = make()
+    network(torch.randn(20, 2))  # moves the statistics
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    state = torch.random.get_rng_state()
+    first, again, other = (initialise_(make(), seed).state_dict() for seed in (0, 0, 1))
+    torch.random.set_rng_state(state)
+    assert initialise_(network, 0) is network
+    assert torch.equal(state, torch.random.get_rng_state())
+    for name, value in network.state_dict().items():
+        assert torch.equal(value, first[name])
+        assert torch.equal(first[name], again[name])
+        if name.endswith("weight") and not name.startswith("norm"):
+            assert not torch.equal(first[name], other[name])
+            assert not torch.equal(value, before[name])
+
+
+def test_initialise_keeps_the_scale_of_an_mlp():
+    """An MLP is drawn as it was built: Kaiming, not torch's default, which is a sixth of that variance."""
+    network = initialise_(MLP(256, width=256, depth=2), seed=0)
+    assert_allclose(network[3].weight.var().detach(), 2 / 256, rtol=0.03)

@@ -24,7 +24,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures
 from torch import nn
 
-import hetcal
 from hetcal import HCRegressor
 from hetcal._checks import DropoutInsertedWarning
 from hetcal.datasets import heavy_tailed, heteroscedastic

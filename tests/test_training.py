@@ -1,5 +1,6 @@
 """The training loop: learns, stops, weighs, reports, and survives bad losses and Ctrl-C."""
 
+import copy
 import math
 
 import numpy as np
@@ -9,10 +10,11 @@ from numpy.testing import assert_allclose
 from torch import nn
 
 from hetcal._checks import TrainingDivergedError, TrainingWarning
-from hetcal.estimators import QuantileRange, VarianceHead, predict
+from hetcal.estimators import BayesByBackprop, ConcreteDropout, QuantileRange, VarianceHead, WithFamily, predict
 from hetcal.networks import MLP
-from hetcal.objectives import capped_gaussian_nll, gaussian_nll, squared_error
-from hetcal.training import Best, batches, check_rows, rate_factor, split, train
+from hetcal.objectives import capped_nll, gaussian_nll, squared_error
+from hetcal.prediction import Prediction
+from hetcal.training import Best, batches, check_rows, parameter_groups, rate_factor, split, train
 
 GENERATOR = torch.Generator().manual_seed(0)
 X = torch.randn(400, 2, generator=GENERATOR)
@@ -63,10 +65,128 @@ def test_best_weights_are_restored():
     _, validation = split(check_rows(X, Y, None, torch.device("cpu")), 0.1, torch.Generator().manual_seed(0))
     prediction = predict(estimator, validation.x)
     kept = history.criterion[history.best_epoch]
-    assert_allclose(capped_gaussian_nll(prediction, validation.y).mean(), kept, rtol=1e-4)
+    assert_allclose(capped_nll(prediction, validation.y).mean(), kept, rtol=1e-4)
     expected = history.validation["objective"][history.best_epoch]
     assert_allclose(gaussian_nll(prediction, validation.y).mean(), expected, rtol=1e-4)
     assert not estimator.training
+
+
+def test_history_knows_the_validation_rows():
+    """Their numbers among the rows that were given: the criterion can be recomputed from them."""
+    estimator = head()
+    history = train(estimator, squared_error, X, Y, max_epochs=5, seed=3)
+    rows = history.validation_rows
+    assert len(rows) == len(set(rows)) == 40
+    error = squared_error(predict(estimator, X[rows]), Y[rows]).mean()
+    assert_allclose(error, history.criterion[history.best_epoch], rtol=1e-4)
+    assert train(head(), gaussian_nll, X, Y, max_epochs=1, validation_fraction=0).validation_rows == []
+    groups = torch.arange(400) // 40
+    rows = train(head(), gaussian_nll, X, Y, max_epochs=1, groups=groups).validation_rows
+    assert len(set(groups[rows].tolist())) == 1
+
+
+def test_several_targets_weigh_the_same():
+    """Losses, criterion and curves are means over the targets."""
+    network = MLP(2, 4, width=16, depth=2, generator=torch.Generator().manual_seed(1))
+    estimator = VarianceHead(network, n_targets=2)
+    before = predict(estimator, X).numpy()
+    y = torch.stack([Y, 3 * Y - 1], dim=1)
+    history = train(estimator, gaussian_nll, X, y, max_epochs=8, batch_size=400, validation_fraction=0.2)
+    training = np.setdiff1d(np.arange(400), history.validation_rows)
+    z = (y.numpy() - before.mean)[training] / before.std[training]
+    loss = (z**2 / 2 + np.log(before.std[training])).mean()
+    assert_allclose(history.train["objective"][0], loss, rtol=1e-4)
+    rmse = np.sqrt(((y.numpy() - before.mean)[training] ** 2).mean())
+    assert_allclose(history.train["rmse"][0], rmse, rtol=1e-4)
+    rows = history.validation_rows
+    kept = capped_nll(predict(estimator, X[rows]), y[rows]).mean()
+    assert_allclose(kept, history.criterion[history.best_epoch], rtol=1e-4)
+
+
+def test_labels_have_no_rmse():
+    """Integers are classes: the mean is of logits, and only the losses have curves."""
+
+    def cross_entropy(prediction, y):
+        return nn.functional.cross_entropy(prediction.mean, y, reduction="none")
+
+    estimator = VarianceHead(MLP(2, 6, width=8, depth=1), n_targets=3)
+    history = train(estimator, cross_entropy, X, (X[:, 0] > 0).long(), max_epochs=3)
+    assert len(history) == len(history.criterion) == 3
+    assert history.train["rmse"] == history.validation["ce"] == []
+
+
+class Told(VarianceHead):
+    """Writes down what it is told about the rows, and what it sees of them."""
+
+    def __init__(self, network):
+        super().__init__(network)
+        self.told, self.seen = [], []
+
+    def at_rows(self, index, n_train):
+        assert self.training
+        self.told.append((index.tolist(), n_train))
+
+    def forward(self, x):
+        if self.training:
+            self.seen.append(x)
+        return super().forward(x)
+
+
+def test_estimators_are_told_which_rows_come():
+    """In training only, before every batch: numbers below n_train, each once an epoch, always the same row."""
+    estimator = Told(MLP(2, 2, width=8, depth=1))
+    train(estimator, gaussian_nll, X, Y, max_epochs=3, batch_size=100)
+    predict(estimator, X)
+    assert len(estimator.told) == len(estimator.seen) == 3 * 4
+    rows = {}
+    for epoch in range(3):
+        told = estimator.told[4 * epoch : 4 * epoch + 4]
+        assert {n_train for _, n_train in told} == {360}
+        assert sorted(number for index, _ in told for number in index) == list(range(360))
+    for (index, _), x in zip(estimator.told, estimator.seen, strict=True):
+        for number, row in zip(index, x.tolist(), strict=True):
+            assert rows.setdefault(number, row) == row
+
+
+def not_decaying(estimator):
+    """Names of the parameters that do not decay."""
+    names = {id(value): name for name, value in estimator.named_parameters()}
+    groups = parameter_groups(estimator, weight_decay=0.3)
+    assert {id(value) for group in groups for value in group["params"]} == set(names)
+    assert {group["weight_decay"] for group in groups} <= {0.3, 0.0}
+    return {names[id(value)] for group in groups if group["weight_decay"] == 0 for value in group["params"]}
+
+
+def test_what_is_no_weight_does_not_decay():
+    """Rates, spreads and degrees of freedom, named raw_*, would only be pulled to an arbitrary value."""
+    network = MLP(2, 1, width=8, depth=1, dropout=0.2)
+    assert not_decaying(head()) == set()
+    assert not_decaying(ConcreteDropout(copy.deepcopy(network))) == {"network.2.raw_rate"}
+    spreads = {f"network.{layer}.raw_std.{name}" for layer in (0, 3) for name in ("weight", "bias")}
+    assert not_decaying(BayesByBackprop(copy.deepcopy(network))) == spreads
+    assert not_decaying(WithFamily(head(), "student_t")) == {"raw_df"}
+
+
+def test_weight_decay():
+    """Without any gradient a weight shrinks, and what is named raw_* stays."""
+
+    class Idle(nn.Module):
+        n_outputs = 1
+
+        def __init__(self):
+            super().__init__()
+            self.weight, self.raw_rate = nn.Parameter(torch.ones(())), nn.Parameter(torch.ones(()))
+
+        def forward(self, x):
+            return Prediction(0 * x[:, 0] * self.weight * self.raw_rate, torch.ones(len(x)))
+
+        def own_loss(self, prediction, y, n_train):
+            return torch.zeros(())
+
+    estimator = Idle()
+    train(estimator, squared_error, X, Y, max_epochs=20, weight_decay=1.0, validation_fraction=0)
+    assert estimator.weight < 0.99
+    assert estimator.raw_rate == 1
 
 
 def chosen(epochs, weight=None):
@@ -245,7 +365,11 @@ def test_progress_bar(capsys):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"y": Y[:, None]}, r"y must be one-dimensional, got y='tensor of shape \(400, 1\)'; use y\[:, 0\]"),
+        (
+            {"y": Y[:, None]},
+            r"y must be \(n,\), or \(n, k\) for k > 1 targets, got y='tensor of shape \(400, 1\)'; use y\[:, 0\]",
+        ),
+        ({"y": X}, r"the estimator's mean must have the shape of y, \(\d+, 2\), got .*; for k targets give y as"),
         ({"y": Y[:-1]}, r"y must have one value per row of x \(400\)"),
         ({"x": X * math.nan}, "x and y must be finite"),
         ({"sample_weight": -torch.ones(400)}, "sample_weight must be at least 0"),

@@ -107,6 +107,8 @@ def replace_layers_(
         return make(network)
     made: dict[nn.Module, nn.Module] = {}  # a layer that stands in several places is replaced by one, in all of them
     for parent in list(network.modules()):
+        if isinstance(parent, nn.MultiheadAttention):
+            continue  # it never calls its layers, but takes the weights from them
         for name, child in list(parent._modules.items()):  # named_children() would leave out the second place
             if isinstance(child, kind):
                 if child not in made:

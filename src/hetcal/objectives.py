@@ -16,6 +16,8 @@ Objective = Callable[[Prediction, Tensor], Tensor]
 
 # How much the scale weighs the rows in `beta_nll`: 0 is the likelihood, 1 gives the mean the gradient of squared error.
 BETA = 0.5
+# Part of the rows that may be called outliers in `capped_nll`.
+MOST_OUTLIERS = 0.1
 
 
 def squared_error(prediction: Prediction, y: Tensor) -> Tensor:
@@ -102,19 +104,23 @@ def crps(prediction: Prediction, y: Tensor) -> Tensor:
 
 
 def capped_nll(prediction: Prediction, y: Tensor) -> Tensor:
-    r"""The likelihood as a judge of epochs: a row counts as at most three standard deviations off.
+    r"""The likelihood as a judge of epochs: an outlier counts as three standard deviations off.
 
     .. math:: -\log f\left(\min\left(\frac{|y - \mu|}{\sigma}, 3\right)\right) + \log \sigma
 
     Among some dozen validation rows a single outlier would otherwise decide, and stop training while the mean is still
-    coarse.
+    coarse. Outliers are few: if more than a tenth of the rows are so far off, sigma is too small, and nothing is capped;
+    a sigma that collapses would otherwise look the better the smaller it is.
 
     >>> import torch
-    >>> capped_nll(Prediction(torch.tensor([1.0]), torch.tensor([1.0])), torch.tensor([40.0]))
-    tensor([5.4189])
+    >>> y = torch.zeros(20).index_fill(0, torch.tensor(0), 40.0)
+    >>> capped_nll(Prediction(torch.zeros(20), torch.ones(20)), y)[:2]
+    tensor([5.4189, 0.9189])
     """
     z: Tensor = prediction.z(y)
-    density: Tensor = prediction.family.log_density(z.clamp(-3, 3))
+    if (z.abs() > 3).float().mean() <= MOST_OUTLIERS:
+        z = z.clamp(-3, 3)
+    density: Tensor = prediction.family.log_density(z)
     return prediction.std.log() - density  # (n,)
 
 

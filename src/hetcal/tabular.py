@@ -39,6 +39,7 @@ class TabularModel(BaseEstimator):
 
     encoder_: TableEncoder
     estimator_: nn.Module
+    standard_errors = 1.0  # see `train`
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -73,6 +74,7 @@ class TabularModel(BaseEstimator):
             max_steps=self.max_steps,
             max_epochs=self.max_epochs,
             patience=self.patience,
+            standard_errors=self.standard_errors,
             input_noise=min(MAX_INPUT_NOISE, check_number("input_noise", self.input_noise, 0) / len(x) ** 0.5),
             seed=seed,
             device=self.device,

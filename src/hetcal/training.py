@@ -94,6 +94,7 @@ def train(
     max_steps: int = 8_000,
     max_epochs: int = 500,
     patience: int = 30,
+    standard_errors: float = 1.0,
     input_noise: float = 0.0,
     gradient_clip: float = 3.0,
     seed: int = 0,
@@ -117,6 +118,7 @@ def train(
         max_steps: Upper limit on the optimiser steps: bounds the time, whatever the number of rows.
         max_epochs: Upper limit on the passes over the data.
         patience: Epochs without a better criterion (see `History`) after which training stops.
+        standard_errors: The earliest epoch is kept whose criterion is within so many of the best (see `Best`).
         input_noise: Standard deviation of the noise that is added to `x`, anew in each step. Intervals of small sets
             come out too narrow without: training rows lie closer to the fitted curve than new ones will.
         gradient_clip: Gradients are clipped to this multiple of their usual norm. A fixed limit would slow the end of
@@ -146,6 +148,7 @@ def train(
     check_number("max_steps", max_steps, 1, integer=True)
     check_number("max_epochs", max_epochs, 1, integer=True)
     check_number("patience", patience, 1, integer=True)
+    check_number("standard_errors", standard_errors, 0)
     check_number("input_noise", input_noise, 0)
     check_number("gradient_clip", gradient_clip, 1)
     check_number("seed", seed, 0, integer=True)
@@ -162,7 +165,8 @@ def train(
     criterion = CRITERIA.get(objective, objective)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: rate_factor(step, max_steps))
     step = Step(estimator, optimiser, schedule, gradient_clip)
-    history, best = History(validation_rows=validation.index.tolist()), Best(estimator, validation.weight)
+    history = History(validation_rows=validation.index.tolist())
+    best = Best(estimator, validation.weight, standard_errors)
     epochs = tqdm(range(max_epochs), desc="training", unit="epoch", disable=not progress, leave=False)
     try:
         for epoch in epochs:
@@ -369,8 +373,9 @@ class Best:
     Classification and Regression Trees, with the standard error of the difference row by row.
     """
 
-    def __init__(self, estimator: Any, weight: Tensor) -> None:
+    def __init__(self, estimator: Any, weight: Tensor, standard_errors: float = 1.0) -> None:
         self.estimator = estimator
+        self.standard_errors = standard_errors
         self.weight = weight.double() / weight.sum()  # (n,) of the validation rows
         self.epoch = 0  # with the best score
         self.scores: Tensor | None = None
@@ -392,7 +397,7 @@ class Best:
         excess = scores - best
         mean = (self.weight * excess).sum()
         variance = (self.weight * (excess - mean)).square().sum()
-        return bool(mean <= variance.sqrt())
+        return bool(mean <= self.standard_errors * variance.sqrt())
 
     @property
     def chosen_epoch(self) -> int:

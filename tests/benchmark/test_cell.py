@@ -10,8 +10,8 @@ from numpy.testing import assert_array_equal
 from hetcal.benchmark.cell import check_settings, load_rows, run_cell, split_rows
 from hetcal.benchmark.protocol import Cell, parse_protocol
 from hetcal.datasets import heteroscedastic, skewed
-from hetcal.metrics import calibration_curve, evaluate
 from hetcal.methods import make
+from hetcal.metrics import calibration_curve, evaluate
 from tests.studies import TINY
 
 SMALL = {"width": 8, "depth": 2, "max_epochs": 2}

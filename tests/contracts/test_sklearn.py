@@ -6,16 +6,18 @@ stays fast; the first instance has the default settings. One check is not in the
 `test_hostile_inputs`.
 """
 
+import pytest
+from numpy.testing import assert_allclose
 from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency, parametrize_with_checks
 
 from hetcal import HCRegressor
+from hetcal.datasets import heteroscedastic
 from hetcal.estimators import ESTIMATORS
 
 SMALL = {"width": 32, "depth": 2, "dropout": 0.1, "max_epochs": 200}
 # Fewer and larger steps, which is enough for scikit-learn's check of the score (R2 > 0.5).
 TINY = {"width": 32, "depth": 1, "dropout": 0.2, "max_epochs": 30, "learning_rate": 0.02, "batch_size": 64}
 FEW_PASSES = {"estimator_options": {"samples": 10, "prediction_samples": 20}}
-FEW_MEMBERS = {"estimator_options": {"members": 4}}
 COMBINATIONS = [
     HCRegressor("mc_dropout", "gaussian_nll", **SMALL),
     HCRegressor("mc_dropout", "squared_error", **SMALL),
@@ -26,8 +28,8 @@ COMBINATIONS = [
     HCRegressor("simultaneous_quantiles", **TINY),
     HCRegressor("concrete_dropout", **TINY, **FEW_PASSES),
     HCRegressor("bayes_by_backprop", **TINY, **FEW_PASSES),
-    HCRegressor("ensemble_spread", **TINY, **FEW_MEMBERS),
-    HCRegressor("ensemble", family="student_t", **TINY, **FEW_MEMBERS),
+    HCRegressor("ensemble_spread", **TINY),
+    HCRegressor("ensemble", family="student_t", **TINY, estimator_options={"members": 4}),
 ]
 
 
@@ -39,6 +41,19 @@ def test_scikit_learn_check(estimator, check):
 
 def test_no_estimator_is_forgotten():
     assert {model.estimator for model in COMBINATIONS} == set(ESTIMATORS)
+
+
+@pytest.mark.parametrize("estimator", sorted(ESTIMATORS))
+def test_units(estimator):
+    """Other units of X and y change nothing but the units: to the bit for powers of two, nearly so with a new zero."""
+    data = heteroscedastic(60)
+    model = HCRegressor(estimator, **{**TINY, "max_epochs": 3}, random_state=0)
+    mean, std = model.fit(data.X, data.y).predict(data.X, return_std=True)
+    for x_scale, y_scale, y_zero in ((0.5, 1024, 0), (8, 3.7, -250)):
+        model.fit(data.X * x_scale, data.y * y_scale + y_zero)
+        got_mean, got_std = model.predict(data.X * x_scale, return_std=True)
+        assert_allclose(got_mean, mean * y_scale + y_zero, rtol=0 if y_zero == 0 else 1e-8)
+        assert_allclose(got_std, std * y_scale, rtol=0 if y_zero == 0 else 1e-8)
 
 
 def test_column_names():

@@ -7,7 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from hetcal.estimators import AbstractEstimator, predict
+from hetcal.estimators import AbstractEstimator, Ensemble, WithFamily, predict
+from hetcal.estimators.base import check_outputs
+from hetcal.families import StudentT
+from hetcal.networks import MLP
 from hetcal.objectives import gaussian_nll
 from hetcal.prediction import Prediction
 from hetcal.training import train
@@ -42,6 +45,25 @@ def test_any_object_with_the_three_members_works():
 def test_any_number_of_rows(n):
     prediction = predict(Homegrown(nn.Linear(2, 1)), torch.zeros(n, 2))
     assert prediction.mean.shape == (n,)
+
+
+def test_all_columns_and_the_family_are_joined():
+    """Beside mean and std: what an ensemble knows of its ignorance, and the shape of the distribution."""
+    estimator = WithFamily(Ensemble(MLP(2, 2, width=8, depth=1), members=2), "student_t")
+    prediction = predict(estimator, torch.randn(1500, 2, generator=torch.Generator().manual_seed(0)))
+    assert prediction.epistemic_std.shape == prediction.aleatoric_std.shape == (1500,)
+    assert not prediction.epistemic_std.requires_grad
+    assert isinstance(prediction.family, StudentT)
+
+
+def test_shapes_of_the_network():
+    """One output may come as (n,) or (n, 1); several targets share the columns, target by target."""
+    outputs = torch.arange(12.0).reshape(2, 6)
+    assert check_outputs(torch.zeros(3), 3, 1).shape == (3, 1)
+    assert check_outputs(outputs, 2, 6).shape == (2, 6)
+    assert check_outputs(outputs, 2, 2, n_targets=3)[0].tolist() == [[0, 1], [2, 3], [4, 5]]
+    with pytest.raises(ValueError, match=r"network must return 4 column\(s\).*got network='output of shape \(2, 6\)"):
+        check_outputs(outputs, 2, 2, n_targets=2)
 
 
 def test_forward_must_be_defined():

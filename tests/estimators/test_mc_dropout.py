@@ -1,4 +1,4 @@
-"""MC dropout: masks, passes, moments, and the fast ways of computing them."""
+"""MC dropout: masks, passes, and the fast ways of computing them. What all sampled networks share: `test_passes`."""
 
 import copy
 
@@ -9,9 +9,8 @@ from torch import nn
 
 from hetcal._checks import DropoutInsertedWarning
 from hetcal.estimators import MCDropout, predict
-from hetcal.estimators.mc_dropout import ReLUThenMask, SampledDropout, moments
+from hetcal.estimators.mc_dropout import ReLUThenMask, SampledDropout
 from hetcal.networks import MLP
-from hetcal.objectives import gaussian_nll
 
 X = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
 
@@ -64,36 +63,6 @@ def test_shared_and_own_masks():
     std = own_passes.std()
     assert abs(shared_passes[:, 0].mean() - own_passes.mean()) < 6 * std / 4000**0.5
     assert_allclose(shared_passes[:, 0].std(), std, rtol=0.1)
-
-
-def test_moments_are_two_pass():
-    """A spread of 1e-3 beside a mean of 1e3 survives; E[x^2] - E[x]^2 in float32 would lose it."""
-    passes = 1e3 + 1e-3 * torch.tensor([[-1.0], [1.0], [0.0]], dtype=torch.float64)
-    assert_allclose(moments(passes, 1e-12).std, [1e-3], rtol=1e-6)
-    assert moments(torch.ones(5, 2), 1e-3).std.min() > 0
-
-
-def test_ten_passes_do_not_widen_the_intervals():
-    """The likelihood of ten passes is least at the sigma that is right, not 13 % beyond it.
-
-    Passes drawn from N(0, s^2) for 200,000 rows of y from N(0, 1): the best s is 1 within 2 % (six standard errors);
-    with the usual denominator it would be sqrt(9 / 7) = 1.13.
-    """
-    generator = torch.Generator().manual_seed(0)
-    y = torch.randn(200_000, generator=generator)
-    passes = torch.randn(10, 200_000, generator=generator)
-    candidates = torch.linspace(0.9, 1.2, 31)
-    losses = torch.stack([gaussian_nll(moments(s * passes, 1e-3, lost=3), y).mean() for s in candidates])
-    assert abs(candidates[losses.argmin()] - 1) < 0.021
-
-
-def test_floor_is_inside_the_root():
-    """With equal passes std is the floor, and its gradient is finite."""
-    passes = torch.ones(5, 2, requires_grad=True)
-    std = moments(passes, 0.01).std
-    std.sum().backward()
-    assert_allclose(std.detach(), [0.01, 0.01], rtol=1e-6)
-    assert torch.isfinite(passes.grad).all()
 
 
 def test_fused_relu_and_mask():
@@ -187,3 +156,31 @@ def test_one_sample_is_ordinary_dropout():
     assert_allclose(drawn.std, torch.full((4000,), ours.std_floor))
     assert abs(drawn.mean.mean() - expected.mean()) < 5 * (2 * expected.var() / 4000) ** 0.5
     assert_allclose(drawn.mean.var(), expected.var(), rtol=0.15)
+
+
+def test_one_dropout_layer_in_two_places():
+    """Neither place is left out, whether a ReLU stands before it (one fused operation) or something else."""
+    dropout = nn.Dropout(0.5)
+    layers = [nn.Linear(3, 8), nn.ReLU(inplace=True), dropout, nn.Linear(8, 8), nn.Tanh(), dropout, nn.Linear(8, 1)]
+    estimator = MCDropout(nn.Sequential(*layers), prediction_samples=9).eval()
+    assert len(estimator.dropout_layers) == 1
+    passes = by_loop(estimator, X)
+    assert_allclose(estimator.sampled_passes(X).detach(), passes.detach(), atol=1e-5)
+    assert_allclose(predict(estimator, X).std, (passes.var(0) + 1e-6).sqrt().detach(), rtol=1e-4)
+
+
+def test_several_targets_share_the_masks():
+    """Two targets from one network: those of the single networks with the weights of one output each."""
+    both = MCDropout(mlp(n_outputs=2), prediction_samples=20, n_targets=2)
+    prediction = predict(both, X)
+    for target in range(2):
+        network = mlp(n_outputs=1)
+        network.load_state_dict(
+            {
+                key: value[target : target + 1] if key.startswith("15.") else value
+                for key, value in both.network.state_dict().items()
+            }
+        )
+        one = predict(MCDropout(network, prediction_samples=20), X)
+        assert_allclose(prediction.mean[:, target], one.mean, atol=1e-5)
+        assert_allclose(prediction.std[:, target], one.std, rtol=1e-4)

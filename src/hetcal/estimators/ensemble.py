@@ -70,6 +70,7 @@ class AbstractEnsemble(AbstractEstimator):
         self.stacked_buffers = nn.Module()
         for name, value in buffers.items():
             self.stacked_buffers.register_buffer(stored(name), value)
+        self._one_by_one = False
         self._row_weights: Tensor | None = None
         self._batch_weights: Tensor | None = None
 
@@ -94,7 +95,18 @@ class AbstractEnsemble(AbstractEstimator):
             outputs: Tensor = functional_call(template, (parameters, buffers), (x,))
             return check_outputs(outputs, len(x), self.n_outputs, self.n_targets)
 
-        return vmap(call, in_dims=(0, 0), randomness="same")(parameters, buffers)
+        if not self._one_by_one:
+            try:
+                return vmap(call, in_dims=(0, 0), randomness="same")(parameters, buffers)
+            except RuntimeError as error:
+                if "Batching rule not implemented" not in str(error):
+                    raise
+                self._one_by_one = True  # torch cannot run all layers for several members at once, such as nn.LSTM
+        members = [
+            [{name: stack[j] for name, stack in stacks.items()} for stacks in (parameters, buffers)]
+            for j in range(self.members)
+        ]
+        return torch.stack([call(*state) for state in members])
 
     def at_rows(self, index: Tensor, n_train: int) -> None:
         """Told by the training loop which of the training rows come next: their weights in each member's own loss."""

@@ -30,6 +30,11 @@ class RandomLayer(nn.Module):
     window = slice(0, 1)
     _frozen: tuple[Any, Tensor] | None = None
 
+    def __init__(self) -> None:
+        super().__init__()
+        # In evaluation mode torch's fused transformer layer leaves out the layers in it, unless one has a hook.
+        self.register_forward_hook(keep_output)
+
     def frozen(self, h: Tensor) -> Tensor:
         """The draws of all passes, (prediction_samples, ...): made once for inputs such as h, set by the seed alone."""
         like = h.shape[1:], h.dtype, h.device
@@ -42,6 +47,10 @@ class RandomLayer(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_frozen": None}  # a cache
+
+
+def keep_output(layer: nn.Module, inputs: Any, output: Tensor) -> Tensor:
+    return output
 
 
 class SampledPasses(AbstractEstimator):
