@@ -189,10 +189,11 @@ def test_weight_decay():
     assert estimator.raw_rate == 1
 
 
-def chosen(epochs, weight=None):
+def chosen(epochs, weight=None, **settings):
     """The epoch that `Best` chooses among rows of scores, and its bookkeeping."""
     scores = torch.tensor(epochs, dtype=torch.float64)
-    best = Best(nn.Linear(1, 1), torch.ones(scores.shape[1]) if weight is None else torch.tensor(weight))
+    weight = torch.ones(scores.shape[1]) if weight is None else torch.tensor(weight)
+    best = Best(nn.Linear(1, 1), weight, **settings)
     for epoch, row in enumerate(scores):
         best.consider(epoch, row)
     return best
@@ -212,6 +213,15 @@ def test_the_earliest_epoch_within_one_standard_error_is_chosen():
     assert chosen([near, best, [-5.0] * 4]).chosen_epoch == 2
     # Only rows with weight count: near is better on the second and fourth row, far off on the others.
     assert chosen([near, best], weight=[1.0, 0.0, 1.0, 0.0]).chosen_epoch == 1
+
+
+def test_more_or_fewer_standard_errors():
+    """None: the best epoch itself, the first of equals. Four: the excess (1, 0, 2, 1), 2.8 of them, is near."""
+    best, far, near = [0.0] * 4, [1.0, 0.0, 2.0, 1.0], [1.0, -1.0, 1.0, -0.8]
+    assert chosen([near, best, best], standard_errors=0).chosen_epoch == 1
+    assert chosen([far, best], standard_errors=4).chosen_epoch == 0
+    history = train(head(), gaussian_nll, X, Y, max_epochs=20, standard_errors=0, learning_rate=0.05)
+    assert history.best_epoch == int(np.argmin(history.criterion))
 
 
 def test_few_copies_of_the_weights_are_kept():
@@ -378,6 +388,7 @@ def test_progress_bar(capsys):
         ({"objective": lambda prediction, y: y.mean()}, "objective must return one loss per row"),
         ({"device": "abacus"}, "device must be one that torch finds on this machine, got device='abacus'"),
         ({"gradient_clip": 0.5}, "gradient_clip must be at least 1"),
+        ({"standard_errors": -1}, "standard_errors must be at least 0, got standard_errors=-1"),
         ({"input_noise": -1}, "input_noise must be at least 0, got input_noise=-1"),
         ({"max_steps": 0}, "max_steps must be at least 1, got max_steps=0"),
         ({"groups": torch.zeros(3)}, r"groups must have one number per row \(400\), got groups='shape \(3,\)'"),

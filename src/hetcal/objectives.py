@@ -109,8 +109,8 @@ def capped_nll(prediction: Prediction, y: Tensor) -> Tensor:
     .. math:: -\log f\left(\min\left(\frac{|y - \mu|}{\sigma}, 3\right)\right) + \log \sigma
 
     Among some dozen validation rows a single outlier would otherwise decide, and stop training while the mean is still
-    coarse. Outliers are few: if more than a tenth of the rows are so far off, sigma is too small, and nothing is capped;
-    a sigma that collapses would otherwise look the better the smaller it is.
+    coarse. Outliers are few: if more than a tenth of the rows are so far off, sigma is too small, and nothing is
+    capped; a sigma that collapses would otherwise look the better the smaller it is.
 
     >>> import torch
     >>> y = torch.zeros(20).index_fill(0, torch.tensor(0), 40.0)

@@ -132,7 +132,8 @@ class TabularModel(BaseEstimator):
             options["seed"] = seed
         if n_targets > 1:
             if "n_targets" not in accepted:
-                raise must("estimator", "take n_targets for several targets", factory, "or fit one model per target")
+                advice = "let its __init__ pass n_targets on to AbstractEstimator"
+                raise must("estimator", "take n_targets for several targets or classes", factory, advice)
             options["n_targets"] = n_targets
         estimator = factory(self._network(n_inputs, n_targets * factory.n_outputs, seed), **options)
         if self.network is not None:
