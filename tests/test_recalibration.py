@@ -630,3 +630,14 @@ def test_enough_rows_mean_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ConformalRecalibrator(Stated()).fit(X, y).predict_interval(X, [0.5, 0.99, 0.999])
+
+
+def test_a_pipeline_is_asked_for_its_distribution():
+    """The last step's log transform survives the pipeline: conformal ends stay positive."""
+    random = np.random.default_rng(0)
+    X = random.normal(size=(200, 2))
+    y = np.exp(X[:, 0] + random.normal(size=200))
+    regressor = HCRegressor("variance_head", target_transform="log", width=8, depth=1, max_epochs=5, random_state=0)
+    pipeline = make_pipeline(StandardScaler(), regressor).fit(X[:100], y[:100])
+    intervals = ConformalRecalibrator(pipeline).fit(X[100:], y[100:]).predict_interval(X, level=0.9)
+    assert (intervals > 0).all()

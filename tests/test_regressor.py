@@ -25,7 +25,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from torch import nn
 
 from hetcal import HCRegressor
-from hetcal._checks import DropoutInsertedWarning
+from hetcal._checks import DegenerateDataWarning, DropoutInsertedWarning
 from hetcal.datasets import heavy_tailed, heteroscedastic
 from hetcal.estimators import MCDropout, VarianceHead
 from hetcal.families import FAMILIES, StudentT
@@ -449,6 +449,13 @@ def test_auto_finds_the_scale_of_the_noise():
     assert model.fit(x, 1 + x[:, 0] + noise).target_transform_ is None
     with pytest.raises(ValueError, match=r"target_transform must be one of .*did you mean 'log'\?"):
         quick(target_transform="logg").fit(X, Y)
+
+
+def test_auto_without_validation_rows():
+    """There is nothing to choose by, and that is said."""
+    with pytest.warns(DegenerateDataWarning, match="has no validation rows to choose by"):
+        model = quick(target_transform="auto", validation_fraction=0.0, max_epochs=2).fit(X, Y)
+    assert model.target_transform_ is None
 
 
 def test_several_targets():

@@ -12,7 +12,7 @@ from torch import nn
 from hetcal._checks import TrainingDivergedError, TrainingWarning
 from hetcal.estimators import BayesByBackprop, ConcreteDropout, QuantileRange, VarianceHead, WithFamily, predict
 from hetcal.networks import MLP
-from hetcal.objectives import capped_nll, gaussian_nll, squared_error
+from hetcal.objectives import capped_nll, gaussian_nll, nll, squared_error
 from hetcal.prediction import Prediction
 from hetcal.training import Best, batches, check_rows, parameter_groups, rate_factor, split, train
 
@@ -399,3 +399,31 @@ def test_wrong_arguments(change, message):
     arguments = {"estimator": head(), "objective": gaussian_nll, "x": X, "y": Y, **change}
     with pytest.raises((ValueError, TypeError, AttributeError), match=message):
         train(**arguments)
+
+
+def test_a_batch_without_gradient_does_not_stop_training():
+    """The usual norm of the gradient is learnt from batches that have one."""
+    calls = []
+
+    def silent_at_first(prediction, y):
+        calls.append(len(y))
+        return squared_error(prediction, y) * (len(calls) > 1)
+
+    estimator = VarianceHead(MLP(1, 2, width=8))
+    x = torch.linspace(-1, 1, 64)[:, None]
+    before = predict(estimator, x).mean
+    train(estimator, silent_at_first, x, x[:, 0], max_epochs=20, validation_fraction=0, batch_size=64)
+    assert (predict(estimator, x).mean - before).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((nll, [[1.0]] * 20, torch.zeros(20)), r"x must be a torch tensor, got x='list'"),
+        ((nll, torch.zeros(20, 1), np.zeros(20)), r"y must be a torch tensor, got y='ndarray'"),
+        (("nll", torch.zeros(20, 1), torch.zeros(20)), r"objective must be a function .*got objective='nll'"),
+    ],
+)
+def test_wrong_types(arguments, message):
+    with pytest.raises(TypeError, match=message):
+        train(VarianceHead(MLP(1, 2)), *arguments)

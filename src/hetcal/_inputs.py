@@ -39,14 +39,18 @@ def read_prediction(y: ArrayLike, mean: Mean, std: Std = None) -> tuple[NDArray[
     prediction = as_prediction(mean, std)
     base = innermost(prediction)
     for name, values in (("y", y), ("mean", base.mean)):
-        if np.ndim(values) == 2 and np.shape(values)[1] != 1:
-            advice = "take one target at a time: y[:, 0] with prediction.target(0), or with mean[:, 0] and std[:, 0]"
-            raise must(name, "be one-dimensional", f"array of shape {np.shape(values)}", advice)
+        check_one_target(name, values)
     if base.std is None:
         advice = "give both mean and std, or one prediction, such as model.predict_dist(X)"
         raise must("std", "be given", None, advice, TypeError)
     truth, mu, sigma = check_triple(y, base.mean, base.std)
     return truth, replace(prediction, mean=mu, std=sigma) if isinstance(prediction, Prediction) else prediction
+
+
+def check_one_target(name: str, values: Any) -> None:
+    if np.ndim(values) == 2 and np.shape(values)[1] != 1:
+        advice = "take one target at a time: y[:, 0] with prediction.target(0), or with mean[:, 0] and std[:, 0]"
+        raise must(name, "be one-dimensional", f"array of shape {np.shape(values)}", advice)
 
 
 def as_prediction(mean: Any, std: Any = None) -> Any:

@@ -6,7 +6,6 @@ Such integrals have no closed form; this file hides how they are approximated.
 """
 
 import math
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,11 +19,19 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
-from hetcal._checks import DegenerateDataWarning, check_choice, must
+from hetcal._checks import check_choice, must
 from hetcal.estimators import ESTIMATORS
 from hetcal.prediction import Prediction
 from hetcal.preprocessing import Floats, Table, TableEncoder, is_missing, merge_equal_rows, ranks
-from hetcal.tabular import COLUMN_ORDERS, TabularModel, check_groups, check_weights, choose, draw_seed
+from hetcal.tabular import (
+    COLUMN_ORDERS,
+    TabularModel,
+    check_groups,
+    check_weights,
+    choose,
+    draw_seed,
+    warn_of_no_information,
+)
 
 # Those whose own loss never looks at y. Quantile heads and ensembles have one that measures distances to a number,
 # and without it they would be something else than their name says.
@@ -178,31 +185,29 @@ class HCClassifier(ClassifierMixin, TabularModel):
         target = check_classes(y, len(table))
         weights = check_weights(sample_weight, table)
         labels = check_groups(groups, len(table))
-        self.classes_ = np.unique(target[weights > 0])
-        if len(self.classes_) < 2:
-            raise must("y", "hold more than one class", self.classes_.tolist(), "there is nothing to tell apart")
+        classes = np.unique(target[weights > 0])
+        if len(classes) < 2:
+            raise must("y", "hold more than one class", classes.tolist(), "there is nothing to tell apart")
         # Rows without weight may be of another class; merging drops them.
-        codes = np.searchsorted(self.classes_, target)
+        codes = np.searchsorted(classes, target)
         first, weights = merge_equal_rows(table, codes.astype(np.float64), weights)
         pieces, weights = cut_mixed_rows(table.take(first), weights)
         rows = first[pieces]
         table, codes = table.take(rows), codes[rows]
 
-        self.encoder_ = TableEncoder().fit(table, weights)
-        if not self.encoder_.is_informative:
-            warnings.warn(
-                "no column of X varies; every row gets the same prediction", DegenerateDataWarning, stacklevel=2
-            )
-        x = torch.from_numpy(self.encoder_.transform(table))
-        self.estimator_, self.history_ = self._train(
+        encoder = TableEncoder().fit(table, weights)
+        warn_of_no_information(encoder)
+        estimator, history = self._train(
             objective,
-            x,
+            torch.from_numpy(encoder.transform(table)),
             torch.from_numpy(codes.astype(np.int64)),
             weights,
             None if labels is None else labels[rows],
             draw_seed(self.random_state),
-            n_targets=len(self.classes_),
+            n_targets=len(classes),
         )
+        # All at once, so that a fit that fails leaves an earlier one whole.
+        self.classes_, self.encoder_, self.estimator_, self.history_ = classes, encoder, estimator, history
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -244,7 +249,7 @@ def cut_mixed_rows(table: Table, weights: Floats) -> tuple[NDArray[np.intp], Flo
 
 def check_estimator(estimator: Any) -> None:
     """Refuse the registered estimators whose own loss takes y for a number, by name and as classes."""
-    if estimator in ESTIMATORS or estimator in ESTIMATORS.values():
+    if estimator in list(ESTIMATORS) or estimator in ESTIMATORS.values():
         if estimator in CLASS_ESTIMATORS or estimator in [ESTIMATORS[name] for name in CLASS_ESTIMATORS]:
             return
         advice = "its own loss measures distances to a number, and classes have none"

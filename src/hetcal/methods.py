@@ -12,6 +12,7 @@ from hetcal._checks import check_choice
 from hetcal.estimators import AbstractEstimator
 from hetcal.estimators.uninformative import ConstantSigma, RandomSigma
 from hetcal.regressor import HCRegressor
+from hetcal.tabular import check_options
 
 
 @dataclass(frozen=True)
@@ -72,5 +73,5 @@ def make(method: str, **overrides: Any) -> HCRegressor:
     """
     row = METHODS[check_choice("method", method, METHODS)]
     settings = {"estimator": row.estimator, "objective": row.objective, **row.settings, **overrides}
-    options = {**row.settings.get("estimator_options", {}), **(overrides.get("estimator_options") or {})}
+    options = {**row.settings.get("estimator_options", {}), **check_options(overrides.get("estimator_options"))}
     return HCRegressor(**{**settings, "estimator_options": options or None})

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom
 
 from hetcal._checks import check_levels, check_number, check_vector, must
-from hetcal._inputs import Mean, Std, as_prediction, per_target, read_prediction
+from hetcal._inputs import Mean, Std, as_prediction, check_one_target, innermost, per_target, read_prediction
 from hetcal.families import Family
 
 Vector = NDArray[np.float64]
@@ -436,8 +436,11 @@ def _check_same_length(name: str, values: ArrayLike, y: Vector) -> Vector:
 
 @np.errstate(over="ignore")
 def _residual(y: ArrayLike, mean: Mean) -> Vector:
+    prediction = as_prediction(mean)
+    for name, values in (("y", y), ("mean", innermost(prediction).mean)):
+        check_one_target(name, values)
     truth = check_vector("y", y)
-    return truth - _check_same_length("mean", as_prediction(mean).mean, truth)
+    return truth - _check_same_length("mean", prediction.mean, truth)
 
 
 @np.errstate(over="ignore")  # far outside of every interval is outside, even where z passes the range of floats

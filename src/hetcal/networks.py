@@ -90,6 +90,11 @@ class PrivateDropout(nn.Module):
         torch.ge(bits, round(self.rate * 2**16) - 2**15, out=masks)
         return masks.div_(1 - self.rate).to(h.device)
 
+    @property
+    def p(self) -> float:
+        """The rate by the name that `nn.Dropout` has for it."""
+        return self.rate
+
     def extra_repr(self) -> str:
         return f"rate={self.rate}, channels={self.channels}"
 

@@ -8,6 +8,7 @@ the prediction's family (`hetcal.families`), the Gaussian of eq. 1 unless anothe
 from collections.abc import Callable
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from hetcal.prediction import Prediction
@@ -118,8 +119,8 @@ def capped_nll(prediction: Prediction, y: Tensor) -> Tensor:
     tensor([5.4189, 0.9189])
     """
     z: Tensor = prediction.z(y)
-    if (z.abs() > 3).float().mean() <= MOST_OUTLIERS:
-        z = z.clamp(-3, 3)
+    share = (z.abs() > 3).float().mean(0)  # of each target
+    z = torch.where(share <= MOST_OUTLIERS, z.clamp(-3, 3), z)
     density: Tensor = prediction.family.log_density(z)
     return prediction.std.log() - density  # (n,)
 

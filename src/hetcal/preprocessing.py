@@ -4,10 +4,11 @@ All scaling happens in float64 and without overflow before anything becomes floa
 place, `Standardizer.inverse`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from math import isfinite
 from numbers import Real
 from typing import Any
 
@@ -88,27 +89,28 @@ class Table:
         return "numbers" if self.columns[name].dtype == np.float64 else "text"
 
 
-def read_table(X: Any) -> Table:
+def read_table(X: Any, texts: Collection[int] = ()) -> Table:
     """Read a pandas, polars or any other data frame, or a two-dimensional array, column by column.
 
-    Numbers and booleans become float64; text and categories become labels. What is neither is refused by name.
+    Numbers and booleans become float64; text and categories become labels. What is neither is refused by name. `texts`
+    are the places of columns that are known to hold text.
     """
     if isinstance(X, np.ndarray):
         if X.dtype != object:
             return Table({f"x{i}": column_of_numbers(f"x{i}", X[:, i]) for i in range(X.shape[1])})
-        return Table({f"x{i}": column_of_objects(f"x{i}", X[:, i]) for i in range(X.shape[1])})
+        return Table({f"x{i}": column_of_objects(f"x{i}", X[:, i], i in texts) for i in range(X.shape[1])})
     frame = nw.from_native(X, eager_only=True)
-    return Table({str(name): read_series(str(name), frame[:, i]) for i, name in enumerate(frame.columns)})
+    return Table({str(name): read_series(str(name), frame[:, i], i in texts) for i, name in enumerate(frame.columns)})
 
 
-def read_series(name: str, series: Any) -> NDArray[Any]:
+def read_series(name: str, series: Any, is_known_text: bool = False) -> NDArray[Any]:
     dtype = series.dtype
     if dtype.is_numeric() or dtype == nw.Boolean:
         return column_of_numbers(name, series.cast(nw.Float64).to_numpy())
     if isinstance(dtype, nw.Categorical | nw.Enum):
         return labels([None if value is None else str(value) for value in series.to_list()])
     if dtype == nw.String or dtype == nw.Object or dtype == nw.Unknown:
-        return column_of_objects(name, series.to_list())
+        return column_of_objects(name, series.to_list(), is_known_text)
     if dtype.is_temporal():
         raise must(f"column {name!r}", "hold numbers, booleans or text", dtype.__class__.__name__, DATE_ADVICE)
     raise must(f"column {name!r}", "hold numbers, booleans or text", str(dtype), "convert or drop it", TypeError)
@@ -129,7 +131,7 @@ def column_of_numbers(name: str, values: Any) -> Floats:
     return column
 
 
-def column_of_objects(name: str, values: Any) -> NDArray[Any]:
+def column_of_objects(name: str, values: Any, is_known_text: bool = False) -> NDArray[Any]:
     """Python objects: all numbers, or all text. Text that reads as numbers is refused, for it could mean either."""
     is_number = [isinstance(value, Real | Decimal | np.bool_) and not is_missing(value) for value in values]
     is_text = [isinstance(value, str) for value in values]
@@ -147,7 +149,7 @@ def column_of_objects(name: str, values: Any) -> NDArray[Any]:
     if any(is_number):
         text, number = values[is_text.index(True)], values[is_number.index(True)]
         raise must(f"column {name!r}", "hold numbers or text, not both", [text, number], "convert it to one of the two")
-    if all(reads_as_number(value) for value, known in zip(values, is_text, strict=True) if known):
+    if not is_known_text and all(reads_as_number(value) for value, known in zip(values, is_text, strict=True) if known):
         raise must(
             f"column {name!r}",
             "not hold numbers as text",
@@ -169,10 +171,9 @@ def is_missing(value: Any) -> bool:
 
 def reads_as_number(text: str) -> bool:
     try:
-        float(text)
+        return isfinite(float(text))  # "nan" and "inf" may be towns
     except ValueError:
         return False
-    return True
 
 
 def labels(values: Sequence[str | None]) -> NDArray[Any]:

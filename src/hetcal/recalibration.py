@@ -25,6 +25,7 @@ from sklearn.utils import _safe_indexing, column_or_1d, indexable
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from hetcal._checks import CalibrationRowsWarning, check_choice, check_levels, check_vector, must
+from hetcal._regressors import predict_distribution
 from hetcal.families import GAUSSIAN, Family
 from hetcal.prediction import ByQuantiles, Prediction, TransformedPrediction
 
@@ -129,7 +130,7 @@ class StdScaler(DistributionRecalibrator):
     def predict_dist(self, X: Any) -> Distribution:
         """The regressor's distribution with the standard deviation times `factor_`."""
         check_is_fitted(self)
-        return scale_std(predict_distribution(self.regressor_, X), self.factor_)
+        return scale_std(predict_one_target(self.regressor_, X), self.factor_)
 
 
 class IsotonicRecalibrator(DistributionRecalibrator):
@@ -174,7 +175,7 @@ class IsotonicRecalibrator(DistributionRecalibrator):
     def predict_dist(self, X: Any) -> "RecalibratedPrediction":
         """The regressor's distribution, bent."""
         check_is_fitted(self)
-        base = scale_std(predict_distribution(self.regressor_, X), self.factor_)
+        base = scale_std(predict_one_target(self.regressor_, X), self.factor_)
         pit = np.concatenate([[0.0], self.isotonic_.X_thresholds_, [1.0]])
         return RecalibratedPrediction(base, pit, np.concatenate([[0.0], self.isotonic_.y_thresholds_, [1.0]]))
 
@@ -266,7 +267,10 @@ class ConformalRecalibrator(Recalibrator):
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The regressor's own mean, and with `return_std=True` its own standard deviation: only intervals change."""
         check_is_fitted(self)
-        return predict_moments(self.regressor_, X) if return_std else self.regressor_.predict(X)
+        if not return_std:
+            return self.regressor_.predict(X)
+        prediction = predict_distribution(self.regressor_, X)
+        return prediction.mean, prediction.std
 
     def predict_interval(self, X: Any, level: ArrayLike = 0.9) -> Vector:
         """Prediction intervals: (n, 2) for one level, (n, 2, L) for a list of L levels."""
@@ -283,7 +287,7 @@ class ConformalRecalibrator(Recalibrator):
                 stacklevel=2,
             )
         factor = np.where(rank <= n, self.scores_[np.minimum(rank, n) - 1], 0.0)
-        prediction = predict_distribution(self.regressor_, X)
+        prediction = predict_one_target(self.regressor_, X)
         ends = untransformed(prediction).mean_plus(np.multiply.outer([-1.0, 1.0], factor), axes=1 + levels.ndim)
         if isinstance(prediction, TransformedPrediction):
             ends = prediction.transform.inverse(ends)
@@ -358,11 +362,11 @@ class RecalibratedPrediction(ByQuantiles):
 # The regressor's prediction.
 
 
-def predict_distribution(regressor: Any, X: Any) -> Distribution:
-    """The regressor's own distribution if it has one of ours, else the Gaussian of its mean and standard deviation."""
-    prediction = regressor.predict_dist(X) if hasattr(regressor, "predict_dist") else None
+def predict_one_target(regressor: Any, X: Any) -> Distribution:
+    """The regressor's distribution, which must be of one target and one of ours, so that it can be bent."""
+    prediction = predict_distribution(regressor, X)
     if not isinstance(prediction, Distribution):
-        prediction = Prediction(*predict_moments(regressor, X))
+        prediction = Prediction(prediction.mean, prediction.std)
     shape = np.shape(untransformed(prediction).mean)
     if len(shape) != 1:
         raise must("regressor", "predict one target", f"mean of shape {shape}", "recalibrate one target at a time")
@@ -371,29 +375,10 @@ def predict_distribution(regressor: Any, X: Any) -> Distribution:
 
 def predict_calibration(regressor: Any, X: Any) -> Distribution:
     """The same for calibration rows, whose residuals are divided by the standard deviation."""
-    prediction = predict_distribution(regressor, X)
+    prediction = predict_one_target(regressor, X)
     check_vector("mean", untransformed(prediction).mean)
     check_vector("std", untransformed(prediction).std, positive=True)
     return prediction
-
-
-def predict_moments(regressor: Any, X: Any) -> tuple[Vector, Vector]:
-    """Mean and standard deviation per row."""
-    advice = "use one that does, such as HCRegressor, GaussianProcessRegressor or BayesianRidge"
-    rule = "answer predict(X, return_std=True)"
-    refusal = must("regressor", rule, type(regressor).__name__, advice, TypeError)
-    if not hasattr(regressor, "predict"):
-        raise refusal
-    try:
-        answer = regressor.predict(X, return_std=True)
-    except TypeError as error:
-        if "return_std" not in str(error):
-            raise
-        raise refusal from error
-    if not (isinstance(answer, tuple) and len(answer) == 2):  # some take any keyword and ignore it
-        raise refusal
-    mean, std = answer
-    return np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)
 
 
 def untransformed(prediction: Distribution) -> Prediction:

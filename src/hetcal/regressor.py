@@ -17,7 +17,17 @@ from hetcal.families import Family, StudentT, check_family
 from hetcal.objectives import OBJECTIVES, Objective, gaussian_nll, squared_error
 from hetcal.prediction import Prediction, TransformedPrediction
 from hetcal.preprocessing import Standardizer, TableEncoder, merge_equal_rows
-from hetcal.tabular import COLUMN_ORDERS, TabularModel, check_groups, check_weights, choose, draw_seed
+from hetcal.tabular import (
+    COLUMN_ORDERS,
+    TabularModel,
+    check_groups,
+    check_options,
+    check_weights,
+    choose,
+    draw_seed,
+    warn_of_no_information,
+)
+from hetcal.training import MIN_ROWS_FOR_VALIDATION
 from hetcal.transforms import TRANSFORMS, PerTarget, TargetTransform
 
 # The standardised target is rounded to a thousandth of its standard deviation, the size of the estimators' floor under
@@ -155,6 +165,7 @@ class HCRegressor(RegressorMixin, TabularModel):
         check_choice("column_order", self.column_order, COLUMN_ORDERS)
         objective = choose("objective", self.objective, OBJECTIVES)
         check_likelihood(self.family, objective)
+        check_passes(self.estimator_options, objective, self.objective_weight)
         table = self._read(X, reset=True)
         target = check_target(y, len(table))
         weights = check_weights(sample_weight, table)
@@ -168,13 +179,10 @@ class HCRegressor(RegressorMixin, TabularModel):
         warn_of_constants(target)
 
         seed = draw_seed(self.random_state)
-        self.n_targets_ = 1 if target.ndim == 1 else target.shape[1]
-        self.encoder_ = TableEncoder().fit(table, weights)
-        if not self.encoder_.is_informative:
-            warnings.warn(
-                "no column of X varies; every row gets the same prediction", DegenerateDataWarning, stacklevel=2
-            )
-        x = torch.from_numpy(self.encoder_.transform(table))
+        n_targets = 1 if target.ndim == 1 else target.shape[1]
+        encoder = TableEncoder().fit(table, weights)
+        warn_of_no_information(encoder)
+        x = torch.from_numpy(encoder.transform(table))
         groups = None if labels is None else labels[first]
 
         def fit_candidate(name: str | None, held_back: list[int] | None = None) -> Candidate:
@@ -187,17 +195,19 @@ class HCRegressor(RegressorMixin, TabularModel):
             candidate = Candidate(name, transform, scaler)
             standardised = torch.from_numpy(candidate.standardised(target).astype(np.float32))
             candidate.estimator, candidate.history = self._train(
-                objective, x, standardised, weights, groups, seed, self.n_targets_, self.family
+                objective, x, standardised, weights, groups, seed, n_targets, self.family
             )
             return candidate
 
         first_name, *others = self._transforms(target)
         candidates = [fit_candidate(first_name)]
         candidates += [fit_candidate(name, candidates[0].history.validation_rows) for name in others]
-        best = likeliest(candidates, x, target) if others else candidates[0]
+        best = likeliest(candidates, x, target, weights) if others else candidates[0]
+        # All at once, so that a fit that fails leaves an earlier one whole.
+        self.encoder_, self.n_targets_ = encoder, n_targets
         self.target_transform_, self.transform_, self.target_scaler_ = best.name, best.transform, best.scaler
         self.estimator_, self.history_ = best.estimator, best.history
-        if best.transform is None and self.n_targets_ == 1:
+        if best.transform is None and n_targets == 1:
             for curves in (self.history_.train, self.history_.validation):
                 curves["rmse"] = [value * float(self.target_scaler_.scale) for value in curves["rmse"]]
         return self
@@ -228,6 +238,13 @@ class HCRegressor(RegressorMixin, TabularModel):
         name = check_choice("target_transform", self.target_transform, [*TRANSFORMS, "auto"])
         if name != "auto":
             return [name]
+        if len(target) < MIN_ROWS_FOR_VALIDATION or not self.validation_fraction:
+            warnings.warn(
+                "target_transform='auto' has no validation rows to choose by; the target is not transformed",
+                DegenerateDataWarning,
+                stacklevel=3,
+            )
+            return [None]
         return [None, *(name for name in TRANSFORMS if name != "log" or (target > 0).all())]
 
 
@@ -251,20 +268,21 @@ class Candidate:
         return np.asarray(prediction.log_prob(target)).reshape(len(target), -1).mean(1)
 
 
-def likeliest(candidates: list[Candidate], x: torch.Tensor, target: NDArray[np.float64]) -> Candidate:
+def likeliest(
+    candidates: list[Candidate], x: torch.Tensor, target: NDArray[np.float64], weights: NDArray[np.float64]
+) -> Candidate:
     """The first, that is the simplest, candidate within two standard errors of the likeliest on the validation rows."""
     rows = candidates[0].history.validation_rows
-    if len(rows) < 2:
-        return candidates[0]
+    share = weights[rows] / weights[rows].sum()
     device = next(candidates[0].estimator.parameters()).device
     scores = [candidate.log_prob(x[rows].to(device), target[rows]) for candidate in candidates]
-    best = max(scores, key=np.mean)
-    loss = [best - score for score in scores]
-    return next(
-        candidate
-        for candidate, excess in zip(candidates, loss, strict=True)
-        if excess.mean() <= 2 * excess.std(ddof=1) / np.sqrt(len(rows))
-    )
+    best = max(scores, key=lambda score: share @ score)
+
+    def is_near(score: NDArray[np.float64]) -> bool:
+        excess = best - score
+        return bool(share @ excess <= 2 * np.sqrt((share**2) @ (excess - share @ excess) ** 2))
+
+    return next(candidate for candidate, score in zip(candidates, scores, strict=True) if is_near(score))
 
 
 def in_units_of_y(
@@ -291,6 +309,13 @@ def check_likelihood(family: Any, objective: Objective) -> None:
             family,
             "use objective='nll', or fix the degrees of freedom: family=hetcal.families.StudentT(df=4)",
         )
+
+
+def check_passes(options: Any, objective: Objective, objective_weight: Any) -> None:
+    """One pass has no spread: the likelihood would be that of the floor under sigma."""
+    if check_options(options).get("samples") == 1 and objective is not squared_error and objective_weight:
+        advice = "give at least 4 passes, or train by squared_error"
+        raise must("samples", "be at least 4 for an objective that trains sigma", 1, advice)
 
 
 def check_target(y: Any, n: int) -> NDArray[np.float64]:

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.pipeline import Pipeline
 
-from hetcal._checks import must
+from hetcal._regressors import predict_distribution
 from hetcal.metrics import calibration_error, crps, nll
 
 
@@ -24,17 +23,17 @@ def crps_scorer(regressor: Any, X: Any, y: ArrayLike) -> float:
     >>> from sklearn.model_selection import GridSearchCV
     >>> search = GridSearchCV(BayesianRidge(), {"alpha_1": [1e-6, 1.0]}, scoring=crps_scorer)
     """
-    return -float(np.mean(crps(y, *_predict(regressor, X))))
+    return -float(np.mean(crps(y, predict_distribution(regressor, X))))
 
 
 def nll_scorer(regressor: Any, X: Any, y: ArrayLike) -> float:
     """Negated negative log likelihood, that is the mean log density of y: severe with overconfidence."""
-    return -float(np.mean(nll(y, *_predict(regressor, X))))
+    return -float(np.mean(nll(y, predict_distribution(regressor, X))))
 
 
 def calibration_error_scorer(regressor: Any, X: Any, y: ArrayLike) -> float:
     """Negated calibration error, eq. 3 of the paper: a constant std can win it, so watch it, and choose by another."""
-    return -float(np.mean(calibration_error(y, *_predict(regressor, X))))
+    return -float(np.mean(calibration_error(y, predict_distribution(regressor, X))))
 
 
 SCORERS: dict[str, Callable[[Any, Any, ArrayLike], float]] = {
@@ -42,20 +41,3 @@ SCORERS: dict[str, Callable[[Any, Any, ArrayLike], float]] = {
     "nll": nll_scorer,
     "calibration_error": calibration_error_scorer,
 }
-
-
-def _predict(regressor: Any, X: Any) -> tuple[Any, ...]:
-    """The prediction, or mean and standard deviation: what follows y in a metric."""
-    if isinstance(regressor, Pipeline):  # it hands on `predict`, but no `predict_dist`
-        return _predict(regressor[-1], regressor[:-1].transform(X) if len(regressor) > 1 else X)
-    if hasattr(regressor, "predict_dist"):
-        return (regressor.predict_dist(X),)
-    try:
-        mean, std = regressor.predict(X, return_std=True)
-    except TypeError as error:
-        if "return_std" not in str(error):
-            raise
-        advice = "use one that does, such as HCRegressor, GaussianProcessRegressor or BayesianRidge"
-        rule = "answer predict(X, return_std=True)"
-        raise must("regressor", rule, type(regressor).__name__, advice, TypeError) from error
-    return mean, std

@@ -5,6 +5,7 @@ The two classes above hold what differs, the target. Checks of what users hand t
 
 import copy
 import inspect
+import warnings
 from typing import Any
 
 import narwhals.stable.v2 as nw
@@ -17,8 +18,8 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from hetcal._checks import check_choice, check_number, must
-from hetcal.estimators import ESTIMATORS, WithFamily, predict
+from hetcal._checks import DegenerateDataWarning, check_choice, check_number, must
+from hetcal.estimators import ESTIMATORS, AbstractEstimator, WithFamily, predict
 from hetcal.families import Family
 from hetcal.networks import MLP, initialise_
 from hetcal.objectives import Objective
@@ -59,6 +60,7 @@ class TabularModel(BaseEstimator):
     ) -> tuple[nn.Module, History]:
         """A new estimator, trained."""
         estimator = self._build(x.shape[1], n_targets, family, seed)
+        check_trains(estimator, self.objective_weight)
         history = train(
             estimator,
             objective,
@@ -100,7 +102,7 @@ class TabularModel(BaseEstimator):
             X = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
             if X.dtype.kind in "SU":
                 raise must("X", "hold numbers if it is an array", X.dtype.name, "give a data frame for text columns")
-            return self._named(read_table(X), reset)
+            return self._named(read_table(X, *self._texts(reset)), reset)
         frame = nw.from_native(check_unique_columns(X), eager_only=True)
         for count, noun in zip(frame.shape, ("sample", "feature"), strict=True):
             if count == 0:
@@ -110,7 +112,11 @@ class TabularModel(BaseEstimator):
             frame = frame.select(list(fitted_names))
         X = frame.to_native()
         validate_data(self, X, reset=reset, skip_check_array=True)
-        return self._named(read_table(X), reset)
+        return self._named(read_table(X, *self._texts(reset)), reset)
+
+    def _texts(self, reset: bool) -> list[set[int]]:
+        """Places of the columns that held text in fit; there, text that reads as a number is a label like others."""
+        return [] if reset else [{place for place, kind in enumerate(self.encoder_.kinds.values()) if kind == "text"}]
 
     def _named(self, table: Table, reset: bool) -> Table:
         """With the names of fit: an array may follow a frame, or a frame an array, and is then taken by position."""
@@ -118,6 +124,9 @@ class TabularModel(BaseEstimator):
 
     def _build(self, n_inputs: int, n_targets: int, family: str | Family, seed: int) -> nn.Module:
         """The estimator round its network, both freshly initialised from the seed."""
+        if isinstance(self.estimator, nn.Module):
+            advice = "give the class, its network is built at each fit; options go into estimator_options"
+            raise must("estimator", "be a name or a class, not an instance", type(self.estimator).__name__, advice)
         factory = choose("estimator", self.estimator, ESTIMATORS)
         missing = [member for member in ("n_outputs", "forward", "own_loss") if not hasattr(factory, member)]
         if missing:
@@ -125,7 +134,7 @@ class TabularModel(BaseEstimator):
                 "estimator", f"be a name or a class with the member(s) {missing}", factory, "see hetcal.estimators.base"
             )
         accepted = inspect.signature(factory).parameters
-        options = dict(self.estimator_options or {})
+        options = check_options(self.estimator_options)
         for name in options:
             check_choice("estimator_options", name, set(accepted) - {"self", "network", "seed", "n_targets"})
         if "seed" in accepted:
@@ -175,6 +184,27 @@ def choose(name: str, value: Any, known: dict[str, Any]) -> Any:
     if callable(value):
         return value
     return known[check_choice(name, value, known)]
+
+
+def check_trains(estimator: Any, objective_weight: Any) -> None:
+    """Without objective and without a loss of its own, nothing would be trained but by weight decay."""
+    inner = getattr(estimator, "estimator", estimator)  # behind a family
+    if objective_weight == 0 and getattr(type(inner), "own_loss", None) is AbstractEstimator.own_loss:
+        advice = "this estimator has no loss of its own, so the objective must train it"
+        raise must("objective_weight", "be greater than 0", objective_weight, advice)
+
+
+def check_options(options: Any) -> dict[str, Any]:
+    """A copy of the estimator's options."""
+    if options is not None and not isinstance(options, dict):
+        advice = "write estimator_options={'samples': 20}"
+        raise must("estimator_options", "be a dict of settings", options, advice, TypeError)
+    return dict(options or {})
+
+
+def warn_of_no_information(encoder: TableEncoder) -> None:
+    if not encoder.is_informative:
+        warnings.warn("no column of X varies; every row gets the same prediction", DegenerateDataWarning, stacklevel=3)
 
 
 def call_factory(factory: Any, n_inputs: int, n_outputs: int) -> Any:

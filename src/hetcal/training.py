@@ -153,6 +153,12 @@ def train(
     check_number("gradient_clip", gradient_clip, 1)
     check_number("seed", seed, 0, integer=True)
     device = check_device(device)
+    for name, value in {"x": x, "y": y}.items():
+        if not isinstance(value, Tensor):
+            raise must(name, "be a torch tensor", type(value).__name__, "use torch.as_tensor(...)", TypeError)
+    if not callable(objective):
+        advice = "give one of hetcal.objectives, such as nll"
+        raise must("objective", "be a function (prediction, y) -> loss per row", objective, advice, TypeError)
 
     generator = torch.Generator().manual_seed(seed)
     rows = check_rows(x, y, sample_weight, device)
@@ -229,7 +235,12 @@ def check_rows(x: Tensor, y: Tensor, sample_weight: Tensor | None, device: torch
 def check_groups(groups: Tensor | None, n: int) -> Tensor | None:
     if groups is not None and groups.shape != (n,):
         raise must("groups", f"have one number per row ({n})", f"shape {tuple(groups.shape)}", "give one per row")
-    return groups
+    if groups is None:
+        return None
+    known, codes = torch.unique(groups, return_inverse=True)
+    if len(known) < 2:
+        raise must("groups", "name at least 2 groups", known.tolist(), "leave groups away if all rows belong together")
+    return codes
 
 
 def split(
@@ -293,6 +304,8 @@ def make_loss(estimator: Any, objective: Objective, n_train: int) -> LossOf:
                 "do not average over the rows",
             )
         own_rows = estimator.own_loss(prediction, batch.y, n_train)
+        if own_rows.ndim == 0 and batch.y.ndim == 2:
+            own_rows = own_rows / batch.y.shape[1]  # one prior for all targets, beside a mean over them
         return prediction, mean_over_targets(objective_rows), mean_over_targets(own_rows)
 
     return loss_of
@@ -345,7 +358,8 @@ class Step:
         if norm > limit:
             torch._foreach_mul_(gradients, limit / norm)
             norm = limit
-        self.usual_norm = norm if math.isinf(self.usual_norm) else 0.95 * self.usual_norm + 0.05 * norm
+        if norm > 0:  # a batch without any gradient says nothing about the usual one
+            self.usual_norm = norm if math.isinf(self.usual_norm) else 0.95 * self.usual_norm + 0.05 * norm
         self.optimiser.step()
         self.schedule.step()
         self.bad_steps = 0
@@ -382,7 +396,8 @@ class Best:
         self.candidates: list[tuple[int, Tensor, dict[str, Any]]] = []  # epoch, scores (n,), weights; earliest first
 
     def mean(self, scores: Tensor) -> float:
-        return float((self.weight * scores).sum())
+        mean = float((self.weight * scores).sum())
+        return math.inf if math.isnan(mean) else mean
 
     def consider(self, epoch: int, scores: Tensor) -> None:
         if self.scores is None or self.mean(scores) < self.mean(self.scores):

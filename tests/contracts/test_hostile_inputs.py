@@ -10,13 +10,16 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from numpy.testing import assert_array_equal
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 from torch import nn
 
 from hetcal import HCRegressor
 from hetcal._checks import DegenerateDataWarning
-from hetcal.estimators import ESTIMATORS
+from hetcal.estimators import ESTIMATORS, VarianceHead
+from hetcal.families import StudentT
+from hetcal.networks import MLP
 
 N = 60
 RNG = np.random.default_rng(0)
@@ -212,6 +215,13 @@ SETTINGS = [
     ),
     ({"network": lambda: None}, r"network must be callable as network\(n_inputs, n_outputs\)"),
     ({"network": 5}, r"network must be None, an nn.Module, or a class or function"),
+    ({"estimator": VarianceHead(MLP(3, 2))}, r"estimator must be a name or a class, not an instance.*give the class"),
+    ({"estimator_options": ["samples"]}, r"estimator_options must be a dict of settings, got estimator_options="),
+    ({"estimator_options": {"samples": 1}}, r"samples must be at least 4 for an objective that trains sigma"),
+    ({"estimator_options": {"samples": 4.0}}, r"samples must be a whole number, got samples=4.0"),
+    ({"objective_weight": 0.0}, r"objective_weight must be greater than 0.*no loss of its own"),
+    ({"family": StudentT([3, 4])}, r"df must be one number, or one per target \(1\), got df=\[3, 4\]"),
+    ({"target_transform": "sqrt"}, r"target_transform must be one of"),
     ({"device": "gpu"}, r"device must be .*got device='gpu'"),
 ]
 
@@ -278,3 +288,29 @@ def test_unseen_and_missing_labels(fitted):
     """Labels not seen in fit, and missing ones, are predicted."""
     for values in (["w"] * N, [None] * N, [np.nan, "u"] * (N // 2)):
         check_finite(*fitted.predict(frame(c=values), return_std=True), N)
+
+
+def test_a_refused_refit_leaves_the_model_whole():
+    """Predictions before and after a fit that fails are the same."""
+    model = HCRegressor("variance_head", width=8, depth=1, max_epochs=3, random_state=0).fit(X, Y)
+    before = model.predict(X)
+    model.set_params(target_transform="log")
+    with pytest.raises(ValueError, match="y must be greater than 0"):
+        model.fit(10 * X + 3, Y - Y.max())
+    assert_array_equal(model.predict(X), before)
+
+
+def test_labels_that_read_as_numbers_are_labels_where_fit_saw_text():
+    """A row's meaning does not depend on its neighbours: "10" alone is the label it was among "S" and "M"."""
+    table = pd.DataFrame({"size": ["S", "M", "10", "nan"] * (N // 4)})
+    model = HCRegressor("variance_head", width=8, depth=1, max_epochs=3, random_state=0).fit(table, Y)
+    whole = model.predict(table)
+    assert_array_equal(model.predict(table[2:3]), whole[2:3])
+    assert_array_equal(model.predict(table[3:4]), whole[3:4])
+
+
+def test_one_group_with_weight():
+    """Groups whose rows have no weight do not count as groups."""
+    weights = np.where(np.arange(N) < N // 2, 1.0, 0.0)
+    with pytest.raises(ValueError, match=r"groups must name at least 2 groups"):
+        HCRegressor(max_epochs=2).fit(X, Y, sample_weight=weights, groups=np.arange(N) // (N // 2))

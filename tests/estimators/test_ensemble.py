@@ -318,3 +318,28 @@ def test_noise_is_found_where_it_is():
 def test_wrong_settings(kind, members, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make(kind, members=members)
+
+
+def test_tied_and_frozen_parameters():
+    """Weights that two layers share stay shared, and what is frozen stays frozen."""
+
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second, self.last = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)
+            self.second.weight = self.first.weight
+            self.last.bias.requires_grad_(False)
+
+        def forward(self, x):
+            return self.last(torch.relu(self.second(torch.relu(self.first(x)))))
+
+    ensemble = Ensemble(Tied(), members=3)
+    assert ensemble(torch.zeros(5, 4)).mean.shape == (5,)
+    trained = {name: parameter.requires_grad for name, parameter in ensemble.stacked.items()}
+    assert trained == {
+        "first/weight": True,
+        "first/bias": True,
+        "second/bias": True,
+        "last/weight": True,
+        "last/bias": False,
+    }

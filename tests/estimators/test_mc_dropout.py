@@ -184,3 +184,12 @@ def test_several_targets_share_the_masks():
         one = predict(MCDropout(network, prediction_samples=20), X)
         assert_allclose(prediction.mean[:, target], one.mean, atol=1e-5)
         assert_allclose(prediction.std[:, target], one.std, rtol=1e-4)
+
+
+def test_a_network_may_serve_two_estimators_in_turn():
+    """Its dropout, replaced by the first, is still dropout to the second: none is inserted, no warning."""
+    network = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 1))
+    MCDropout(network)
+    layers = MCDropout(network, seed=5).dropout_layers
+    assert [layer.rate for layer in layers] == [0.3]
+    assert layers[0].seed == 5

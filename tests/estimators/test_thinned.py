@@ -47,3 +47,24 @@ def test_memory_limit(monkeypatch):
     estimator = MCDropout(MLP(4, dropout=0.2))
     assert predict(estimator, X).mean.shape == (9,)
     assert estimator._thinned[1] is None
+
+
+class Twice(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [[nn.Linear(16, 1), nn.ReLU()], [nn.Linear(16, 1), nn.Softplus()], [Twice(16, 1)]],
+    ids=["relu", "softplus", "subclass"],
+)
+def test_what_is_not_thinned_predicts_the_general_way(end):
+    """A chain that ends in an activation, or holds a layer with a forward of its own, predicts what it computes."""
+    generator = torch.Generator().manual_seed(0)
+    network = nn.Sequential(nn.Linear(3, 16), nn.ReLU(), nn.Dropout(0.3), *end)
+    for parameter in network.parameters():
+        nn.init.uniform_(parameter, 0.1, 0.5, generator=generator)
+    estimator = MCDropout(network).eval()
+    x = torch.rand(8, 3, generator=generator)
+    assert_allclose(predict(estimator, x).mean, estimator(x).mean.detach(), rtol=1e-5)

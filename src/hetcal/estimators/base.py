@@ -43,11 +43,11 @@ class AbstractEstimator(nn.Module):
         self.n_targets = check_number("n_targets", n_targets, 1, integer=True)
         self.seed = check_number("seed", seed, 0, integer=True)
         self.generator = torch.Generator().manual_seed(self.seed)
-        self.network = replace_layers_(network, DROPOUT_LAYERS, self.private_dropout)
+        self.network = replace_layers_(network, (*DROPOUT_LAYERS, PrivateDropout), self.private_dropout)
 
     def private_dropout(self, layer: Any) -> nn.Module:
         """The layer that takes the place of `nn.Dropout`, `nn.Dropout2d`, ... in the network."""
-        return PrivateDropout(layer.p, channels=isinstance(layer, CHANNEL_DROPOUT), generator=self.generator)
+        return PrivateDropout(layer.p, channels=drops_channels(layer), generator=self.generator)
 
     def outputs(self, x: Tensor) -> Tensor:
         """The network's answer, with its shape checked: (n, n_outputs), or (n, n_targets, n_outputs)."""
@@ -63,6 +63,11 @@ class AbstractEstimator(nn.Module):
     def own_loss(self, prediction: Prediction, y: Tensor, n_train: int) -> Tensor:
         """Loss per row (or one number for all rows) that this estimator needs beside the objective; none here."""
         return torch.zeros_like(y)
+
+
+def drops_channels(layer: Any) -> bool:
+    """Whether a dropout layer, torch's or ours, drops whole channels."""
+    return isinstance(layer, CHANNEL_DROPOUT) or getattr(layer, "channels", False)
 
 
 def check_outputs(outputs: Tensor, n: int, n_outputs: int, n_targets: int = 1) -> Tensor:

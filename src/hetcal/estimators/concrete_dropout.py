@@ -7,8 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from hetcal._checks import check_number
+from hetcal.estimators.base import drops_channels
 from hetcal.estimators.mc_dropout import MCDropout, SampledDropout
-from hetcal.networks import CHANNEL_DROPOUT, WEIGHT_LAYERS
+from hetcal.networks import WEIGHT_LAYERS
 from hetcal.prediction import Prediction
 
 # Keeps logarithms of uniform numbers finite.
@@ -67,7 +68,7 @@ class ConcreteDropout(MCDropout):
         )
 
     def private_dropout(self, layer: Any) -> nn.Module:
-        rate, channels = layer.p or self.rate, isinstance(layer, CHANNEL_DROPOUT)
+        rate, channels = layer.p or self.rate, drops_channels(layer)
         return ConcreteMasks(rate, self.temperature, channels=channels, generator=self.generator)
 
     @property

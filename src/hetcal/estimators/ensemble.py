@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from hetcal._checks import check_number
-from hetcal.estimators.base import AbstractEstimator, check_outputs
+from hetcal.estimators.base import AbstractEstimator, check_outputs, drops_channels
 from hetcal.families import Family
-from hetcal.networks import CHANNEL_DROPOUT, PrivateDropout, initialise_
+from hetcal.networks import PrivateDropout, initialise_
 from hetcal.prediction import Prediction
 
 
@@ -63,10 +63,13 @@ class AbstractEnsemble(AbstractEstimator):
                 if isinstance(layer, MemberDropout):
                     layer.member.fill_(member)
         parameters, buffers = stack_module_state(networks)
-        # In a list, so that its own parameters are none of the ensemble's; they have no memory either.
-        self.template = [copy.deepcopy(self.network).to("meta")]
+        # In a list, so that its own parameters, which are never used, are none of the ensemble's.
+        self.template = [copy.deepcopy(self.network)]
+        is_trained = {name: parameter.requires_grad for name, parameter in self.network.named_parameters()}
         del self.network
-        self.stacked = nn.ParameterDict({stored(name): nn.Parameter(value) for name, value in parameters.items()})
+        self.stacked = nn.ParameterDict(
+            {stored(name): nn.Parameter(value, is_trained[name]) for name, value in parameters.items()}
+        )
         self.stacked_buffers = nn.Module()
         for name, value in buffers.items():
             self.stacked_buffers.register_buffer(stored(name), value)
@@ -77,7 +80,7 @@ class AbstractEnsemble(AbstractEstimator):
     least_members = 1
 
     def private_dropout(self, layer: Any) -> nn.Module:
-        channels = isinstance(layer, CHANNEL_DROPOUT)
+        channels = drops_channels(layer)
         return MemberDropout(layer.p, self.members, channels=channels, generator=self.generator)
 
     def train(self, mode: bool = True) -> Self:

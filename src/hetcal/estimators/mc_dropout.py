@@ -12,9 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from hetcal._checks import DropoutInsertedWarning, check_choice, check_number, must
+from hetcal.estimators.base import drops_channels
 from hetcal.estimators.passes import RandomLayer, SampledPasses, moments, split_at_first_random_layer
 from hetcal.estimators.thinned import ThinnedNetworks, thin
-from hetcal.networks import CHANNEL_DROPOUT, DROPOUT_LAYERS, WEIGHT_LAYERS, PrivateDropout, replace_layers_
+from hetcal.networks import DROPOUT_LAYERS, WEIGHT_LAYERS, PrivateDropout, replace_layers_
 from hetcal.prediction import Prediction
 
 MASKS = ("shared", "per_row")
@@ -81,7 +82,7 @@ class MCDropout(SampledPasses):
         return [layer for layer in self.random_layers if isinstance(layer, SampledDropout)]
 
     def private_dropout(self, layer: Any) -> nn.Module:
-        return SampledDropout(layer.p, channels=isinstance(layer, CHANNEL_DROPOUT), generator=self.generator)
+        return SampledDropout(layer.p, channels=drops_channels(layer), generator=self.generator)
 
     def for_prediction(self) -> Callable[[Tensor], Prediction]:
         """The estimator in evaluation mode, with the units that each mask drops left out where the network allows."""
@@ -153,7 +154,7 @@ class SampledDropout(PrivateDropout, RandomLayer):
 
 def with_dropout(network: nn.Module, rate: float) -> nn.Module:
     """The network itself if it has dropout layers; else with dropout before every weight layer but the first."""
-    if any(isinstance(layer, DROPOUT_LAYERS) for layer in network.modules()):
+    if any(isinstance(layer, (*DROPOUT_LAYERS, PrivateDropout)) for layer in network.modules()):
         return network
     weight_layers = [layer for layer in network.modules() if isinstance(layer, WEIGHT_LAYERS)]
     if len(weight_layers) < 2:

@@ -78,7 +78,8 @@ class SampledPasses(AbstractEstimator):
         n_targets: int,
         seed: int,
     ) -> None:
-        self.samples = samples if samples == 1 else check_number("samples", samples, 4, integer=True)
+        is_one = check_number("samples", samples, 1, integer=True) == 1
+        self.samples = samples if is_one else check_number("samples", samples, 4, integer=True)
         self.prediction_samples = check_number("prediction_samples", prediction_samples, 2, integer=True)
         self.std_floor = check_number("std_floor", std_floor, 0, open_low=True)
         super().__init__(network, n_targets=n_targets, seed=seed)

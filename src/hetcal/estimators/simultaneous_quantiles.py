@@ -99,9 +99,16 @@ class SimultaneousQuantiles(AbstractEstimator):
 
     @torch.no_grad()
     def quantile(self, x: Tensor, q: ArrayLike) -> Tensor:
-        """The trained quantile function itself, in the scale of the (standardised) target: (n, L) for L levels."""
+        """The trained quantile function in evaluation mode, in the scale of the (standardised) target.
+
+        (n, L) for L levels; (n, n_targets, L) for several targets.
+        """
         levels = torch.as_tensor(check_levels("q", q).reshape(-1), dtype=torch.get_default_dtype(), device=x.device)
-        return self(x).at(levels)
+        was_training = self.training
+        try:
+            return self.eval()(x).at(levels)
+        finally:
+            self.train(was_training)
 
 
 def wings(levels: Tensor) -> Any:

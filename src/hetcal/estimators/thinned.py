@@ -103,21 +103,22 @@ def thin(before: list[nn.Module], after: list[nn.Module], n_passes: int, n_targe
 def parse(layers: list[nn.Module]) -> tuple[list[Tensor], list[Stage]] | None:
     """Dropout, then (linear, activations, dropout) again and again, the last stage without dropout."""
     dropout, *rest = layers
-    if not isinstance(dropout, PrivateDropout) or not rest or not isinstance(rest[0], nn.Linear):
+    if not isinstance(dropout, PrivateDropout) or not rest or type(rest[0]) is not nn.Linear:
         return None
     first_kept, scale = kept_units(dropout, rest[0].in_features, rest[0].weight)
     stages: list[Stage] = []
     for layer in rest:
-        if isinstance(layer, nn.Linear):
+        if type(layer) is nn.Linear:  # a subclass may compute something else
             bias = layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias
             stages.append(Stage(layer.weight * (stages[-1].scale if stages else scale), bias, []))
-        elif isinstance(layer, ELEMENTWISE) and stages[-1].kept is None:
+        elif type(layer) in ELEMENTWISE and stages[-1].kept is None:
             stages[-1].activations.append(layer)
         elif isinstance(layer, PrivateDropout) and not layer.channels and stages[-1].kept is None:
             stages[-1].kept, stages[-1].scale = kept_units(layer, len(stages[-1].bias), stages[-1].bias)
         else:
             return None
-    return None if dropout.channels or stages[-1].kept is not None else (first_kept, stages)
+    ends_linear = stages[-1].kept is None and not stages[-1].activations
+    return (first_kept, stages) if ends_linear and not dropout.channels else None
 
 
 def kept_units(dropout: PrivateDropout, units: int, like: Tensor) -> tuple[list[Tensor], float]:

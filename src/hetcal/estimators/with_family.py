@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from hetcal._checks import must
 from hetcal.families import FAMILIES, Family, StudentT, check_family
 from hetcal.prediction import Prediction
 
@@ -37,8 +39,10 @@ class WithFamily(nn.Module):
         self.n_outputs = estimator.n_outputs
         family = check_family(family)
         self.fixed = family if isinstance(family, Family) else None
+        n_targets = getattr(estimator, "n_targets", 1)
+        if isinstance(family, StudentT) and np.ndim(family.df) and np.size(family.df) != n_targets:
+            raise must("df", f"be one number, or one per target ({n_targets})", family.df, "give as many")
         if family == StudentT.name:
-            n_targets = getattr(estimator, "n_targets", 1)
             raw = torch.tensor(FIRST_DF - LEAST_DF).expm1().log() / SPEED
             # Named raw_*: weight decay leaves it alone (training.parameter_groups).
             self.raw_df = nn.Parameter(raw if n_targets == 1 else raw.expand(n_targets).clone())
