@@ -156,7 +156,7 @@ BAD_RUNS = {
     ),
     "method": (
         {"text": TINY.replace('"hnn"', '"hhn"')},
-        r"line 11: method must be one of \['dropout-hc', .*\], got method='hhn'; did you mean 'hnn'\?",
+        r"line 11: method must be one of .*'dropout-hc', .*, got method='hhn'; did you mean 'hnn'\?",
     ),
     "setting": (
         {"text": TINY.replace("width", "widht")},

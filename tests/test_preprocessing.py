@@ -138,3 +138,11 @@ def test_merging_does_not_depend_on_units():
     first, _ = merge_equal_rows(read_table(X), y, np.ones(40))
     second, _ = merge_equal_rows(read_table(X * 1e-9 + 7), 1e6 + 3 * y, np.ones(40))
     assert_array_equal(second, first)
+
+
+def test_equal_rows_of_different_groups_stay_apart():
+    """A row that two patients share belongs to both; within a group equal rows are merged."""
+    table, y, weights = read_table(np.array([[1.0], [1.0], [1.0], [2.0]])), np.zeros(4), np.ones(4)
+    kept, merged = merge_equal_rows(table, y, weights, np.array([0, 1, 1, 1]))
+    assert sorted(zip(kept.tolist(), merged.tolist(), strict=True)) == [(0, 1.0), (1, 2.0), (3, 1.0)]
+    assert len(merge_equal_rows(table, y, weights)[0]) == 2

@@ -190,7 +190,7 @@ class HCClassifier(ClassifierMixin, TabularModel):
             raise must("y", "hold more than one class", classes.tolist(), "there is nothing to tell apart")
         # Rows without weight may be of another class; merging drops them.
         codes = np.searchsorted(classes, target)
-        first, weights = merge_equal_rows(table, codes.astype(np.float64), weights)
+        first, weights = merge_equal_rows(table, codes.astype(np.float64), weights, labels)
         pieces, weights = cut_mixed_rows(table.take(first), weights)
         rows = first[pieces]
         table, codes = table.take(rows), codes[rows]

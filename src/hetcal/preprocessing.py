@@ -249,11 +249,14 @@ def soft_clip(z: Floats) -> Floats:
     return z / np.hypot(1.0, z / SOFT_LIMIT)  # hypot does not overflow
 
 
-def merge_equal_rows(table: Table, y: Floats, weights: Floats) -> tuple[NDArray[np.intp], Floats]:
+def merge_equal_rows(
+    table: Table, y: Floats, weights: Floats, groups: NDArray[np.int64] | None = None
+) -> tuple[NDArray[np.intp], Floats]:
     """Which rows to keep, and their weights: rows without weight are dropped, equal ones merged with summed weights.
 
     So a weight of 2 is exactly a row given twice, the order of the rows does not matter, and no row stands both in
-    the training and in the validation part. The order depends on ranks only, so other units do not change it.
+    the training and in the validation part. The order depends on ranks only, so other units do not change it. Equal
+    rows of different `groups` stay apart.
     """
     weighted = np.flatnonzero(weights > 0)
     table, y = table.take(weighted), y[weighted]
@@ -262,8 +265,9 @@ def merge_equal_rows(table: Table, y: Floats, weights: Floats) -> tuple[NDArray[
     multipliers = np.random.default_rng(0).integers(2**63, size=x_ranks.shape[1], dtype=np.uint64) * np.uint64(2) + 1
     x_hashes = (x_ranks * multipliers).sum(axis=1, dtype=np.uint64)
     y_ranks = np.column_stack([ranks(column) for column in y.reshape(len(y), -1).T])  # (n, targets)
-    order = np.lexsort((*y_ranks.T[::-1], x_hashes))
-    keys = np.column_stack([x_ranks, y_ranks])[order]
+    group_ranks = np.zeros(len(y), dtype=np.uint64) if groups is None else ranks(groups[weighted].astype(np.float64))
+    order = np.lexsort((group_ranks, *y_ranks.T[::-1], x_hashes))
+    keys = np.column_stack([x_ranks, y_ranks, group_ranks])[order]
     is_new = np.ones(len(order), dtype=bool)
     is_new[1:] = (keys[1:] != keys[:-1]).any(axis=1)
     return weighted[order[is_new]], np.add.reduceat(weights[weighted[order]], np.flatnonzero(is_new))

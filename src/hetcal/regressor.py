@@ -170,7 +170,7 @@ class HCRegressor(RegressorMixin, TabularModel):
         target = check_target(y, len(table))
         weights = check_weights(sample_weight, table)
         labels = check_groups(groups, len(table))
-        first, weights = merge_equal_rows(table, target, weights)
+        first, weights = merge_equal_rows(table, target, weights, labels)
         table, target = table.take(first), target[first]
         if len(table) < 2:
             raise must(
