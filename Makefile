@@ -18,9 +18,10 @@ help:
 demo: $(INSTALLED)
 	$(BIN)/python -m hetcal.demo
 
-# Two processes with one thread each: two threads each would fight for two cores.
+# Two processes with one thread each: two threads each would fight for two cores. By file, because the code blocks of a
+# page of docs build on each other.
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check $(CHECKED)
