@@ -112,6 +112,17 @@ def test_quick(hetcal):
     assert f"(hash {full.made_quick().hash})" in err
 
 
+def test_results_go_beside_the_protocol(hetcal):
+    """Without --out the results of a study stand beside it, those of a first look apart from them."""
+    Path("studies").mkdir()
+    Path("studies/study.toml").write_text(TINY + "[quick]\nseeds = 1\n")
+    options = ("--only", "skewed", "--methods", "hnn", "--seeds", "0")
+    code, out, _ = hetcal("bench", "run", "studies/study.toml", *options)
+    assert (code, out) == (0, "1 cells finished, 0 failed; now: hetcal bench table studies/results\n")
+    code, out, _ = hetcal("bench", "run", "studies/study.toml", "--quick", *options)
+    assert (code, out) == (0, "1 cells finished, 0 failed; now: hetcal bench table studies/quick/results\n")
+
+
 @pytest.mark.parametrize(
     ("output", "start"),
     [
@@ -285,7 +296,7 @@ def test_usage_errors(hetcal):
     """What is wrong with the command itself is answered by typer, with exit code 2."""
     Path("study.toml").write_text(TINY)
     for arguments, part in [
-        (["bench", "run", "study.toml"], "Missing option"),
+        (["bench", "run"], "Missing argument"),
         (["bench", "run", "study.toml", "--out", "results", "--jobs", "0"], "Invalid value for '--jobs'"),
         (["bench", "rum"], "No such command 'rum'"),
     ]:

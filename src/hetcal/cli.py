@@ -35,7 +35,12 @@ def root() -> None:
 @bench.command("run")
 def bench_run(
     protocol: Annotated[Path, typer.Argument(help="TOML file that describes the study.")],
-    out: Annotated[Path, typer.Option(help="Folder for the results; finished cells in it are not run again.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the results; finished cells in it are not run again. Default: beside the protocol."
+        ),
+    ] = None,
     studies: Annotated[str | None, typer.Option(help="Only these studies of the protocol: a,b")] = None,
     only: Annotated[str | None, typer.Option(help="Only these data sets: boston,crime")] = None,
     methods: Annotated[str | None, typer.Option(help="Only these methods: hnn,dropout-hc")] = None,
@@ -48,16 +53,17 @@ def bench_run(
     from hetcal.benchmark.run import run
 
     chosen = read_protocol(protocol)
+    folder = out or protocol.parent / ("quick/results" if quick else "results")  # a first look is kept apart
     results = run(
         chosen.made_quick() if quick else chosen,
-        out,
+        folder,
         studies=words(studies),
         only=words(only),
         methods=words(methods),
         seeds=numbers(seeds),
         jobs=jobs,
     )
-    typer.echo(f"{len(results.done)} cells finished, {len(results.failed)} failed; now: hetcal bench table {out}")
+    typer.echo(f"{len(results.done)} cells finished, {len(results.failed)} failed; now: hetcal bench table {folder}")
     if results.failed:
         raise typer.Exit(1)
 

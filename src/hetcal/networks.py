@@ -81,7 +81,7 @@ class PrivateDropout(nn.Module):
 
     def draw(self, h: Tensor, count: int) -> Tensor:
         """New masks (count, features of h), scaled so that their mean is 1."""
-        features = h.shape[1:2] + (1,) * (h.ndim - 2) if self.channels else h.shape[1:]
+        features = self.features(h)
         n = count * math.prod(features)
         # Sixteen random bits an element are enough and cost a third of a random float. On the CPU, for any device.
         words = torch.empty(-(-n // 4), dtype=torch.int64).random_(-(2**63), None, generator=self.generator)
@@ -89,6 +89,10 @@ class PrivateDropout(nn.Module):
         masks = torch.empty(bits.shape, dtype=h.dtype)
         torch.ge(bits, round(self.rate * 2**16) - 2**15, out=masks)
         return masks.div_(1 - self.rate).to(h.device)
+
+    def features(self, h: Tensor) -> torch.Size:
+        """Shape of one mask: an entry per element of a row of h, or per channel."""
+        return torch.Size(h.shape[1:2] + (1,) * (h.ndim - 2)) if self.channels else h.shape[1:]
 
     @property
     def p(self) -> float:

@@ -102,7 +102,7 @@ class TabularModel(BaseEstimator):
             X = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
             if X.dtype.kind in "SU":
                 raise must("X", "hold numbers if it is an array", X.dtype.name, "give a data frame for text columns")
-            return self._named(read_table(X, *self._texts(reset)), reset)
+            return self._named(read_table(X, self._texts(reset)), reset)
         frame = nw.from_native(check_unique_columns(X), eager_only=True)
         for count, noun in zip(frame.shape, ("sample", "feature"), strict=True):
             if count == 0:
@@ -112,11 +112,12 @@ class TabularModel(BaseEstimator):
             frame = frame.select(list(fitted_names))
         X = frame.to_native()
         validate_data(self, X, reset=reset, skip_check_array=True)
-        return self._named(read_table(X, *self._texts(reset)), reset)
+        return self._named(read_table(X, self._texts(reset)), reset)
 
-    def _texts(self, reset: bool) -> list[set[int]]:
+    def _texts(self, reset: bool) -> set[int]:
         """Places of the columns that held text in fit; there, text that reads as a number is a label like others."""
-        return [] if reset else [{place for place, kind in enumerate(self.encoder_.kinds.values()) if kind == "text"}]
+        kinds = [] if reset else self.encoder_.kinds.values()
+        return {place for place, kind in enumerate(kinds) if kind == "text"}
 
     def _named(self, table: Table, reset: bool) -> Table:
         """With the names of fit: an array may follow a frame, or a frame an array, and is then taken by position."""

@@ -117,15 +117,14 @@ class ConcreteMasks(SampledDropout):
         return self(h.relu_())
 
     def pass_masks(self, h: Tensor) -> Tensor:
-        self.units = h.shape[1] if self.channels else h[0].numel()
+        self.units = self.features(h).numel()
         uniform = self.frozen(h)[self.window] if not self.training else self.draw_uniform(h, self.generator)
         noise = uniform.logit(eps=TINY)
         return torch.sigmoid(-(self.raw_rate + noise) / self.temperature) / (1 - self.learnt_rate)
 
     def draw_uniform(self, h: Tensor, generator: torch.Generator | None, passes: int | None = None) -> Tensor:
-        features = h.shape[1:2] + (1,) * (h.ndim - 2) if self.channels else h.shape[1:]
         passes = self.window.stop - self.window.start if passes is None else passes
-        return torch.rand(passes, *features, dtype=h.dtype, generator=generator).to(h.device)
+        return torch.rand(passes, *self.features(h), dtype=h.dtype, generator=generator).to(h.device)
 
     def draw_frozen(self, h: Tensor, generator: torch.Generator) -> Tensor:
         return self.draw_uniform(h, generator, self.prediction_samples)

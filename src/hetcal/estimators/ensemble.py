@@ -16,6 +16,7 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from hetcal._checks import check_number
 from hetcal.estimators.base import AbstractEstimator, check_outputs, drops_channels
+from hetcal.estimators.passes import moments
 from hetcal.families import Family
 from hetcal.networks import PrivateDropout, initialise_
 from hetcal.prediction import Prediction
@@ -191,9 +192,9 @@ class EnsembleSpread(AbstractEnsemble):
 
     def forward(self, x: Tensor) -> EnsemblePrediction:
         mean = self.member_outputs(x)[..., 0]  # (members, n)
-        variance, pooled = torch.var_mean(mean, dim=0, correction=3 if self.training else 1)
         members = Prediction(mean, torch.full_like(mean, self.std_floor))
-        return EnsemblePrediction(pooled, (variance + self.std_floor**2).sqrt(), members=members)
+        pooled = moments(mean, self.std_floor, lost=3 if self.training else 1)
+        return EnsemblePrediction(pooled.mean, pooled.std, members=members)
 
     def own_loss(self, prediction: Prediction, y: Tensor, n_train: int) -> Tensor:
         """The members' own squared error."""

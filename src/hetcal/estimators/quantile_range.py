@@ -6,6 +6,7 @@ The heads are built as mean + softplus and mean - softplus: free heads cross, an
 from dataclasses import dataclass
 
 import torch.nn.functional as F
+from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from torch import Tensor, nn
 
@@ -54,10 +55,7 @@ class QuantileRange(AbstractEstimator):
         seed: int = 0,
     ) -> None:
         super().__init__(network, n_targets=n_targets, seed=seed)
-        levels = check_levels("quantiles", quantiles)
-        if levels.shape != (2,) or not levels[0] < 0.5 < levels[1]:
-            raise must("quantiles", "be one below and one above 0.5", quantiles, "give a pair such as (0.1, 0.9)")
-        self.lower_quantile, self.upper_quantile = (float(level) for level in levels)
+        self.lower_quantile, self.upper_quantile = check_quantile_pair(quantiles)
         self.reading = check_choice("reading", reading, READINGS)
         self.std_floor = check_number("std_floor", std_floor, 0, open_low=True)
         half_normal_range = float(ndtri(self.upper_quantile) - ndtri(self.lower_quantile)) / 2
@@ -73,6 +71,14 @@ class QuantileRange(AbstractEstimator):
         """Pinball loss of both heads, weight 1 each, as in the paper."""
         assert isinstance(prediction, QuantilePrediction)
         return pinball(prediction.upper, y, self.upper_quantile) + pinball(prediction.lower, y, self.lower_quantile)
+
+
+def check_quantile_pair(quantiles: ArrayLike) -> tuple[float, float]:
+    """The two levels that sigma is read from."""
+    levels = check_levels("quantiles", quantiles)
+    if levels.shape != (2,) or not levels[0] < 0.5 < levels[1]:
+        raise must("quantiles", "be one below and one above 0.5", quantiles, "give a pair such as (0.1, 0.9)")
+    return float(levels[0]), float(levels[1])
 
 
 def pinball(quantile: Tensor, y: Tensor, q: float) -> Tensor:

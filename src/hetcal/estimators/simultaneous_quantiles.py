@@ -15,8 +15,9 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 from torch import Tensor, nn
 
-from hetcal._checks import check_levels, check_number, must
+from hetcal._checks import check_levels, check_number
 from hetcal.estimators.base import AbstractEstimator
+from hetcal.estimators.quantile_range import check_quantile_pair
 from hetcal.prediction import Prediction
 
 # Fixed levels for judging on validation rows; training draws its own.
@@ -73,10 +74,7 @@ class SimultaneousQuantiles(AbstractEstimator):
         seed: int = 0,
     ) -> None:
         super().__init__(network, n_targets=n_targets, seed=seed)
-        pair = check_levels("quantiles", quantiles)
-        if pair.shape != (2,) or not pair[0] < 0.5 < pair[1]:
-            raise must("quantiles", "be one below and one above 0.5", quantiles, "give a pair such as (0.1, 0.9)")
-        self.pair = tuple(float(level) for level in pair)
+        self.pair = check_quantile_pair(quantiles)
         self.levels = check_number("levels", levels, 1, integer=True)
         self.std_floor = check_number("std_floor", std_floor, 0, open_low=True)
 
