@@ -1,5 +1,7 @@
 """From tables to matrices: kinds of columns, missing values, scaling without overflow, merging of equal rows."""
 
+import datetime
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -7,10 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from hetcal.prediction import Prediction
-from hetcal.preprocessing import MISSING, Standardizer, TableEncoder, merge_equal_rows, read_table
+from hetcal.preprocessing import (
+    MISSING,
+    Standardizer,
+    TableEncoder,
+    Vocabulary,
+    date_features,
+    merge_equal_rows,
+    read_table,
+)
 
 RNG = np.random.default_rng(0)
 ONES = np.ones(6)
@@ -146,3 +156,81 @@ def test_equal_rows_of_different_groups_stay_apart():
     kept, merged = merge_equal_rows(table, y, weights, np.array([0, 1, 1, 1]))
     assert sorted(zip(kept.tolist(), merged.tolist(), strict=True)) == [(0, 1.0), (1, 2.0), (3, 1.0)]
     assert len(merge_equal_rows(table, y, weights)[0]) == 2
+
+
+@given(
+    st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=40),
+    st.lists(st.sampled_from("abcdefghXY"), min_size=1, max_size=10),
+    st.integers(2, 10),
+)
+def test_vocabulary_is_scikit_learns_one_hot_encoder(seen, new, most):
+    """The same columns in the same order, ties among rare labels and new labels included."""
+    column, later = (np.array(values, dtype=object) for values in (seen, new))
+    theirs = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=most, sparse_output=False)
+    theirs.fit(column[:, None])
+    ours = Vocabulary().fit(column, most)
+    for values in (column, later):
+        assert_array_equal(ours.transform(values), theirs.transform(values[:, None]))
+
+
+def test_unseen_labels_are_counted():
+    """By column and row; where rare labels were merged nobody remembers which they were."""
+    table = read_table(pd.DataFrame({"few": ["a", "b", "a"], "many": ["p", "q", "r"]}))
+    encoder = TableEncoder(max_categories=3).fit(table, np.ones(3))
+    new = read_table(pd.DataFrame({"few": ["a", "z", None], "many": ["s", "t", "p"]}))
+    assert encoder.count_unseen(new) == {"few": 2}
+    assert encoder.count_unseen(table) == {}
+
+
+@pytest.mark.parametrize("make_frame", [pd.DataFrame, pl.DataFrame])
+def test_dates_become_trend_and_cycles(make_frame):
+    """Days since 1970, and where in year, week and day, in any frame; a missing date has a column that says so."""
+    when = [datetime.datetime(2024, 2, 29, 18), None, datetime.datetime(1969, 12, 31)]
+    table = read_table(make_frame({"when": when}))
+    features = date_features(table.columns["when"])
+    days = [pd.Timestamp(w).timestamp() / 86400 if w else np.nan for w in when]
+    assert_array_equal(features[:, 0], days)
+    assert_array_equal(features[1, 1:], np.zeros(6))
+    year, week, day = (np.arctan2(features[:, 1 + k], features[:, 2 + k])[[0, 2]] / (2 * np.pi) % 1 for k in (0, 2, 4))
+    assert_allclose(year * 365.25, [59.75, 364])  # 31 + 28 days and 18 hours; the last day of 1969
+    assert_allclose(week * 7, [np.array(days[0]) % 7, 6], atol=1e-9)
+    assert_allclose(day, [0.75, 0], atol=1e-12)
+    encoder = TableEncoder().fit(table, np.ones(3))
+    assert encoder.kinds == {"when": "dates"}
+    assert encoder.ranges == {"when": (days[2], days[0])}
+    assert encoder.transform(table).shape == (3, 8)
+    assert_array_equal(encoder.transform(table)[:, 7], [0, 1, 0])
+
+
+def test_days_without_time_have_no_noise_in_the_circle_of_the_day():
+    """All midnights: constant, so it stays zero instead of rounding errors blown up by standardisation."""
+    table = read_table(pd.DataFrame({"day": pd.date_range("2019-01-01", periods=900)}))
+    encoded = TableEncoder().fit(table, np.ones(900)).transform(table)
+    assert_array_equal(encoded[:, 5:], 0)
+
+
+def test_dates_with_a_time_zone_are_moments():
+    """The same moment in another zone is the same input; a date without time is its midnight."""
+    utc = pd.DataFrame({"when": pd.to_datetime(["2024-03-01T12:00Z", "2024-03-02T00:00Z"])})
+    berlin = utc.assign(when=utc["when"].dt.tz_convert("Europe/Berlin"))
+    naive = pl.DataFrame({"when": [datetime.datetime(2024, 3, 1, 12), datetime.datetime(2024, 3, 2)]})
+    columns = [read_table(frame).columns["when"] for frame in (utc, berlin, naive)]
+    assert_array_equal(columns[0], columns[1])
+    assert_array_equal(columns[0], columns[2])
+    days = read_table(pl.DataFrame({"when": [datetime.date(2024, 3, 2)]})).columns["when"]
+    assert days[0] == columns[0][1]
+
+
+def test_a_date_column_must_stay_one():
+    """Text where dates were is named; a column of missing values only is still dates."""
+    table = read_table(pd.DataFrame({"when": pd.date_range("2024-01-01", periods=3)}))
+    encoder = TableEncoder().fit(table, np.ones(3))
+    with pytest.raises(ValueError, match=r"column 'when' must hold dates as in fit, got column 'when'='text'"):
+        encoder.transform(read_table(pd.DataFrame({"when": ["soon", "late", "now"]})))
+    empty = encoder.transform(read_table(pd.DataFrame({"when": [np.nan, np.nan]})))
+    assert_array_equal(empty, encoder.transform(read_table(pd.DataFrame({"when": pd.to_datetime([None, None])}))))
+
+
+def test_ranges_are_those_of_the_present_values():
+    table = read_table(pd.DataFrame({"a": [3.0, np.nan, -1.0], "b": [np.nan] * 3, "c": ["x", "y", "z"]}))
+    assert TableEncoder().fit(table, np.ones(3)).ranges == {"a": (-1.0, 3.0), "b": None}

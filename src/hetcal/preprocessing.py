@@ -15,7 +15,6 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.preprocessing import OneHotEncoder
 
 from hetcal._checks import must
 from hetcal.prediction import Prediction
@@ -27,7 +26,7 @@ ROUNDING = 1e-13
 # Where the encoder's numbers level off, in standard deviations.
 SOFT_LIMIT = 3.0
 MISSING = "(missing)"
-DATE_ADVICE = "turn dates into numbers first, such as the year, the hour or the days since a fixed day"
+DATE_ADVICE = "give the column a date type, for example by pandas.to_datetime"
 
 
 class Standardizer:
@@ -75,7 +74,8 @@ class Standardizer:
 
 @dataclass
 class Table:
-    """A user's table as columns: name -> float64 numbers (missing = NaN) or text labels (missing = MISSING)."""
+    """A user's table as columns: name -> float64 numbers (missing = NaN), datetime64 dates (missing = NaT) or text
+    labels (missing = MISSING)."""
 
     columns: dict[str, NDArray[Any]]
 
@@ -86,14 +86,14 @@ class Table:
         return Table({name: values[rows] for name, values in self.columns.items()})
 
     def kind(self, name: str) -> str:
-        return "numbers" if self.columns[name].dtype == np.float64 else "text"
+        return {"f": "numbers", "M": "dates"}.get(self.columns[name].dtype.kind, "text")
 
 
 def read_table(X: Any, texts: Collection[int] = ()) -> Table:
     """Read a pandas, polars or any other data frame, or a two-dimensional array, column by column.
 
-    Numbers and booleans become float64; text and categories become labels. What is neither is refused by name. `texts`
-    are the places of columns that are known to hold text.
+    Numbers and booleans become float64; dates datetime64; text and categories become labels. What is neither is refused
+    by name. `texts` are the places of columns that are known to hold text.
     """
     if isinstance(X, np.ndarray):
         if X.dtype != object:
@@ -111,9 +111,19 @@ def read_series(name: str, series: Any, is_known_text: bool = False) -> NDArray[
         return labels([None if value is None else str(value) for value in series.to_list()])
     if dtype == nw.String or dtype == nw.Object or dtype == nw.Unknown:
         return column_of_objects(name, series.to_list(), is_known_text)
+    if dtype in (nw.Date, nw.Datetime):
+        return column_of_dates(series)
+    rule = "hold numbers, booleans, dates or text"
     if dtype.is_temporal():
-        raise must(f"column {name!r}", "hold numbers, booleans or text", dtype.__class__.__name__, DATE_ADVICE)
-    raise must(f"column {name!r}", "hold numbers, booleans or text", str(dtype), "convert or drop it", TypeError)
+        raise must(f"column {name!r}", rule, str(dtype), "turn durations and times into numbers first")
+    raise must(f"column {name!r}", rule, str(dtype), "convert or drop it", TypeError)
+
+
+def column_of_dates(series: Any) -> NDArray[np.datetime64]:
+    """Dates to the microsecond, those of a time zone in universal time."""
+    if getattr(series.dtype, "time_zone", None) is not None:
+        series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    return np.asarray(series.to_numpy()).astype("datetime64[us]")
 
 
 def column_of_numbers(name: str, values: Any) -> Floats:
@@ -137,7 +147,7 @@ def column_of_objects(name: str, values: Any, is_known_text: bool = False) -> ND
     is_text = [isinstance(value, str) for value in values]
     for row, value in enumerate(values):
         if isinstance(value, date) and not is_missing(value):
-            raise must(f"column {name!r}", "hold numbers, booleans or text", value, DATE_ADVICE)
+            raise must(f"column {name!r}", "hold numbers, booleans, dates or text", value, DATE_ADVICE)
         if not (is_number[row] or is_text[row] or is_missing(value)):
             raise TypeError(
                 f"column {name!r} must hold numbers or text, got {value!r} in row {row}; "
@@ -182,10 +192,70 @@ def labels(values: Sequence[str | None]) -> NDArray[Any]:
     return column
 
 
-class TableEncoder:
-    """Table -> float32 matrix: numbers standardised, missing ones at the mean with a column that says so, text one-hot.
+class Vocabulary:
+    """The labels of a text column that have a column of their own, and whether the others share one.
 
-    Labels not seen in `fit` become all zeros, or fall to the rare labels if a column had more than `max_categories`.
+    >>> words = Vocabulary().fit(np.array(["oak", "ash", "oak"], dtype=object), max_categories=50)
+    >>> words.labels, words.transform(np.array(["oak", "elm"], dtype=object)).tolist()
+    (['ash', 'oak'], [[0.0, 1.0], [0.0, 0.0]])
+    """
+
+    labels: list[str]  # sorted
+    has_rare: bool  # whether labels beyond these were seen: they, and new ones, are the last column
+
+    def fit(self, values: NDArray[Any], max_categories: int) -> "Vocabulary":
+        known, counts = np.unique(values, return_counts=True)
+        self.has_rare = len(known) >= max_categories
+        if self.has_rare:
+            known = known[np.sort(np.argsort(counts, kind="stable")[-(max_categories - 1) :])]
+        self.labels = known.tolist()
+        return self
+
+    def transform(self, values: NDArray[Any]) -> Floats:
+        codes = self.codes(values)
+        one_hot = np.zeros((len(values), len(self.labels) + self.has_rare))
+        row = np.flatnonzero((codes >= 0) | self.has_rare)
+        one_hot[row, codes[row]] = 1.0  # -1, a label without column of its own, is the last
+        return one_hot
+
+    def codes(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """Place of each label, -1 for one that is not among them."""
+        places = {label: place for place, label in enumerate(self.labels)}
+        return np.fromiter((places.get(value, -1) for value in values), np.int64, len(values))
+
+    def count_unseen(self, values: NDArray[Any]) -> int:
+        """Labels not seen in `fit`, as far as that is known: rare ones are not remembered."""
+        return 0 if self.has_rare else int((self.codes(values) < 0).sum())
+
+
+def date_features(dates: NDArray[np.datetime64]) -> Floats:
+    """Days since 1970 for trends, and the place in the year, the week and the day as points on a circle: (n, 7).
+
+    A missing date is missing in its days, and the middle of the circles.
+
+    >>> date_features(np.array(["1970-01-08T03:00"], dtype="datetime64[us]")).round(2).tolist()
+    [[7.12, 0.12, 0.99, 0.11, 0.99, 0.71, 0.71]]
+    """
+    days = (dates - np.datetime64(0, "D")) / np.timedelta64(1, "D")  # NaT becomes NaN
+    years = dates.astype("datetime64[Y]")
+    in_year = (dates - years) / np.timedelta64(1, "D") / 365.25
+    # Parts of a turn only: sines of thousands of turns would be rounding errors where all dates are midnights.
+    turns = 2 * np.pi * np.column_stack([in_year, days % 7 / 7, days % 1])
+    circles = np.stack([np.sin(turns), np.cos(turns)], axis=2).reshape(len(dates), -1)
+    return np.column_stack([days, np.where(np.isnan(circles), 0.0, circles)])
+
+
+class TableEncoder:
+    """Table -> float32 matrix: numbers standardised, missing ones at the mean with a column that says so, dates as
+    numbers (`date_features`), text one-hot.
+
+    Labels not seen in `fit` become all zeros, or fall to the rare labels if a column had `max_categories` or more.
+
+    Attributes:
+        kinds: "numbers", "dates" or "text" by column.
+        ranges: Least and largest value of each column of numbers (of dates: in days since 1970); None if all missing.
+        scaler, has_missing: Of the numbers, those of dates among them, in the order of the columns.
+        vocabularies: Of the columns of text.
     """
 
     def __init__(self, max_categories: int = 50) -> None:
@@ -196,13 +266,10 @@ class TableEncoder:
         numbers, texts = self._blocks(table)
         self.scaler = Standardizer().fit(numbers, weights)
         self.has_missing = np.isnan(numbers).any(axis=0)
-        self.one_hot = OneHotEncoder(
-            handle_unknown="infrequent_if_exist", max_categories=self.max_categories, sparse_output=False
-        )
-        if texts.shape[1]:
-            self.one_hot.fit(texts)
+        self.ranges = {name: range_of(table.columns[name]) for name, kind in self.kinds.items() if kind != "text"}
+        self.vocabularies = {name: Vocabulary().fit(values, self.max_categories) for name, values in texts.items()}
         varies = ~self.scaler.is_constant | (self.has_missing & ~np.isnan(numbers).all(axis=0))
-        self.is_informative = bool(varies.any()) or any(len(np.unique(text)) > 1 for text in texts.T)
+        self.is_informative = bool(varies.any()) or any(len(np.unique(text)) > 1 for text in texts.values())
         return self
 
     def transform(self, table: Table) -> NDArray[np.float32]:
@@ -211,28 +278,41 @@ class TableEncoder:
         missing = np.isnan(numbers)
         standardised = np.where(missing, 0.0, self.scaler.transform(np.where(missing, 0.0, numbers)))
         blocks = [soft_clip(standardised), missing[:, self.has_missing]]
-        if texts.shape[1]:
-            blocks.append(self.one_hot.transform(texts))
+        blocks += [self.vocabularies[name].transform(values) for name, values in texts.items()]
         return np.hstack(blocks).astype(np.float32)
 
-    def _blocks(self, table: Table) -> tuple[Floats, NDArray[Any]]:
-        """The numeric and the text columns, each as a matrix."""
-        numeric = [table.columns[name] for name, kind in self.kinds.items() if kind == "numbers"]
-        text = [table.columns[name] for name, kind in self.kinds.items() if kind == "text"]
-        n = len(table)
-        return (
-            np.column_stack(numeric) if numeric else np.empty((n, 0)),
-            np.column_stack(text) if text else np.empty((n, 0), dtype=object),
-        )
+    def count_unseen(self, table: Table) -> dict[str, int]:
+        """How many rows hold a label that `fit` has not seen, by column; columns without are left out."""
+        self._check_kinds(table)
+        counts = {name: words.count_unseen(table.columns[name]) for name, words in self.vocabularies.items()}
+        return {name: count for name, count in counts.items() if count}
+
+    def _blocks(self, table: Table) -> tuple[Floats, dict[str, NDArray[Any]]]:
+        """The numbers as a matrix, and the columns of text."""
+        numeric = [np.empty((len(table), 0))]
+        for name, kind in self.kinds.items():
+            if kind != "text":
+                values = table.columns[name]
+                numeric.append(date_features(values) if kind == "dates" else values[:, None])
+        return np.hstack(numeric), {name: table.columns[name] for name, kind in self.kinds.items() if kind == "text"}
 
     def _check_kinds(self, table: Table) -> None:
         for name, kind in self.kinds.items():
             now = table.kind(name)
             # A column of missing values only has no kind of its own.
             if now != kind and now == "numbers" and np.isnan(table.columns[name]).all():
-                table.columns[name] = labels([None] * len(table))
+                n = len(table)
+                empty = labels([None] * n) if kind == "text" else np.full(n, np.datetime64("NaT", "us"))
+                table.columns[name] = empty
             elif now != kind:
                 raise must(f"column {name!r}", f"hold {kind} as in fit", now, "give it the type it had in fit")
+
+
+def range_of(values: NDArray[Any]) -> tuple[float, float] | None:
+    """Least and largest of the present numbers, or dates in days since 1970."""
+    numbers = date_features(values)[:, 0] if values.dtype.kind == "M" else values
+    present = numbers[~np.isnan(numbers)]
+    return (float(present.min()), float(present.max())) if len(present) else None
 
 
 def soft_clip(z: Floats) -> Floats:
