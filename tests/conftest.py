@@ -1,4 +1,6 @@
 import os
+import sys
+import warnings
 from pathlib import Path
 
 os.environ["SCIPY_ARRAY_API"] = "1"  # before scikit-learn is imported: with it none of its checks is skipped
@@ -26,3 +28,24 @@ def load_raw(monkeypatch):
         return load(name)
 
     return load_if_there
+
+
+@pytest.fixture
+def hetcal(capfd, monkeypatch, tmp_path):
+    """`hetcal` with these arguments, in this process and an empty folder: exit code, stdout, stderr."""
+    from hetcal import cli
+
+    monkeypatch.chdir(tmp_path)
+    for name in ("FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["hetcal", *map(str, arguments)])
+        capfd.readouterr()
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")  # shown as the command shows them, not raised
+            with pytest.raises(SystemExit) as ended:
+                cli.main()
+        return ended.value.code, *capfd.readouterr()
+
+    return call

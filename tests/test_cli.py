@@ -18,23 +18,6 @@ SMALL = TINY.replace(', "skewed"', "").replace("seeds = 2", "seeds = 1")
 WITH_QUICK = TINY + "[quick]\nseeds = 1\nmax_epochs = 1\nmax_train_rows = 50\n"
 
 
-@pytest.fixture
-def hetcal(capfd, monkeypatch, tmp_path):
-    """`hetcal` with these arguments, in this process and an empty folder: exit code, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("FORCE_COLOR", "NO_COLOR"):
-        monkeypatch.delenv(name, raising=False)
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["hetcal", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return ended.value.code, *capfd.readouterr()
-
-    return call
-
-
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """A folder of results made by hand, with one cell failed and one missing."""

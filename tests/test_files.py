@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from hetcal._files import atomic_write
+from hetcal._files import atomic_open, atomic_write, check_may_write
 from tests.processes import wait_until
 
 OLD, NEW = b"old" * 1_000_000, b"new" * 1_000_001
@@ -53,6 +53,72 @@ def test_any_exception_leaves_no_temporary_file(tmp_path):
     with pytest.raises(IsADirectoryError):
         atomic_write(tmp_path / "folder", NEW)
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
+
+
+def test_nothing_appears_until_all_is_written(tmp_path):
+    """Within the block the old file is still there; afterwards the new one, with the permissions of any new file."""
+    path = tmp_path / "file"
+    path.write_bytes(OLD)
+    with atomic_open(str(path)) as file:
+        file.write(b"a")
+        file.flush()
+        assert path.read_bytes() == OLD
+        file.write(b"b")
+    assert path.read_bytes() == b"ab"
+    (tmp_path / "other").touch()
+    assert path.stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, GeneratorExit])
+def test_an_exception_in_the_block_keeps_the_old_file(tmp_path, error):
+    """Whatever ends the block, the exception comes through, the old file stays and no temporary file is left."""
+    path = tmp_path / "file"
+    path.write_bytes(OLD)
+
+    def break_off():
+        with atomic_open(path) as file:
+            file.write(NEW)
+            raise error
+
+    with pytest.raises(error):
+        break_off()
+    assert path.read_bytes() == OLD
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_folder_that_cannot_be_synchronised_is_no_error(tmp_path, monkeypatch):
+    """Some file systems refuse to open or to synchronise a folder; the file is whole all the same."""
+    monkeypatch.setattr("hetcal._files.os.open", lambda *_: (_ for _ in ()).throw(PermissionError))
+    atomic_write(tmp_path / "file", NEW)
+    assert (tmp_path / "file").read_bytes() == NEW
+
+
+def test_what_may_be_written(tmp_path, monkeypatch):
+    """A new name in a folder, and an old one with force; everything else is refused in one sentence."""
+    path, pipe = tmp_path / "file", tmp_path / "pipe"
+    check_may_write(path, force=False)
+    path.touch()
+    os.mkfifo(pipe)
+    check_may_write(str(path), force=True)
+    refusals = [
+        (path, False, FileExistsError, f"{path} exists already; give --force to replace it"),
+        (tmp_path, True, IsADirectoryError, f"{tmp_path} is a folder; give the name of a file in it"),
+        (
+            tmp_path / "no" / "file",
+            True,
+            FileNotFoundError,
+            f"the folder {tmp_path / 'no'} of file does not exist; make it first",
+        ),
+        (pipe, True, OSError, f"{pipe} is a device or a pipe, not a file; give the name of a file"),
+    ]
+    for target, force, error, message in refusals:
+        with pytest.raises(error) as raised:
+            check_may_write(target, force)
+        assert str(raised.value) == message
+    monkeypatch.setattr("hetcal._files.os.access", lambda folder, mode: False)
+    with pytest.raises(PermissionError) as raised:
+        check_may_write(path, force=True)
+    assert str(raised.value) == f"the folder {tmp_path} may not be written to; choose another folder"
 
 
 def test_a_reader_and_a_kill_see_whole_files_only(tmp_path):

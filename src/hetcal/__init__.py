@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hetcal.classifier import HCClassifier
+    from hetcal.loading import load
     from hetcal.methods import METHODS, make
     from hetcal.metrics import evaluate
     from hetcal.prediction import Prediction
     from hetcal.regressor import HCRegressor
 
 __version__ = "0.1.0"
-__all__ = ["METHODS", "HCClassifier", "HCRegressor", "Prediction", "evaluate", "make"]
+__all__ = ["METHODS", "HCClassifier", "HCRegressor", "Prediction", "evaluate", "load", "make"]
 
 _HOMES = {
     "METHODS": "methods",
     "HCClassifier": "classifier",
     "HCRegressor": "regressor",
+    "load": "loading",
     "make": "methods",
     "Prediction": "prediction",
     "evaluate": "metrics",

@@ -35,6 +35,10 @@ class TrainingWarning(HetcalWarning):
     """Training did not run its course: interrupted, or rescued from a non-finite loss."""
 
 
+class UnseenLabelsWarning(HetcalWarning):
+    """Rows hold labels that training has not seen; they are predicted as if the label were unknown."""
+
+
 class TrainingDivergedError(ValueError):
     """The loss stayed non-finite although the learning rate was reduced again and again."""
 

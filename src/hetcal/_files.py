@@ -1,23 +1,68 @@
 """Everything that writes goes through here: a file is either the old one or the new one, whole, whatever happens."""
 
+import contextlib
 import os
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
+
+
+@contextlib.contextmanager
+def atomic_open(path: str | Path) -> Iterator[BinaryIO]:
+    """Open a file for writing that appears under its name, whole, when the block ends without an exception.
+
+    A crash, a kill or a full disk leaves the old file (or none), never half a file. The temporary file lies in the same
+    folder, because a move between file systems is a copy and can be cut short.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    file = temporary.open("xb")
+    try:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+        file.close()
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):  # of a full disk: closing tries again to write what is left
+            file.close()
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
 
 
 def atomic_write(path: Path, content: str | bytes) -> None:
-    """Write a file so that a crash, a kill or a full disk leaves the old one (or none), never half a file.
-
-    The temporary file lies in the same folder, because a move between file systems is a copy and can be cut short.
-    """
+    """Write a file so that a crash, a kill or a full disk leaves the old one (or none), never half a file."""
     data = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with atomic_open(path) as file:
+        file.write(data)
+
+
+def check_may_write(path: str | Path, force: bool) -> None:
+    """Refuse, before hours of work, a path that could not be written in the end, or a file the user may want to keep.
+
+    Raises:
+        OSError: One sentence that says what is in the way and what to do.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the name of a file in it")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"the folder {target.parent} of {target.name} does not exist; make it first")
+    if target.exists() and not target.is_file():
+        raise OSError(f"{path} is a device or a pipe, not a file; give the name of a file")
+    if target.exists() and not force:
+        raise FileExistsError(f"{path} exists already; give --force to replace it")
+    if not os.access(target.parent, os.W_OK):
+        raise PermissionError(f"the folder {target.parent} may not be written to; choose another folder")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name itself survive a power cut, where the system lets a folder be synchronised."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -8,7 +8,7 @@ Such integrals have no closed form; this file hides how they are approximated.
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -109,6 +109,7 @@ class HCClassifier(ClassifierMixin, TabularModel):
         estimator_: The trained torch module.
         encoder_: The fitted `TableEncoder`.
         history_: The training `History`; there is no `rmse` and no `ce` for classes.
+        seed_: The seed drawn from `random_state`.
         n_features_in_: Number of columns seen in fit.
         feature_names_in_: Their names, if X was a frame with names.
 
@@ -118,6 +119,11 @@ class HCClassifier(ClassifierMixin, TabularModel):
     (['no', 'yes'], (200, 2))
     """
 
+    kind = "classifier"
+    registries: ClassVar[dict[str, dict[str, Any]]] = {
+        "estimator": {name: ESTIMATORS[name] for name in CLASS_ESTIMATORS},
+        "likelihood": LIKELIHOODS,
+    }
     objective_weight = 1.0
     # The best epoch itself. Within a standard error of it, on some dozen rows, are early ones whose logits are still
     # too small: with classes the best had the lower log loss on new rows, in seven of eight comparisons.
@@ -197,17 +203,19 @@ class HCClassifier(ClassifierMixin, TabularModel):
 
         encoder = TableEncoder().fit(table, weights)
         warn_of_no_information(encoder)
+        seed = draw_seed(self.random_state)
         estimator, history = self._train(
             objective,
             torch.from_numpy(encoder.transform(table)),
             torch.from_numpy(codes.astype(np.int64)),
             weights,
             None if labels is None else labels[rows],
-            draw_seed(self.random_state),
+            seed,
             n_targets=len(classes),
         )
         # All at once, so that a fit that fails leaves an earlier one whole.
         self.classes_, self.encoder_, self.estimator_, self.history_ = classes, encoder, estimator, history
+        self.seed_ = seed
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -33,9 +33,12 @@ Arrays = dict[str, NDArray[np.float64]]
 def main() -> None:
     parser = argparse.ArgumentParser(prog="hetcal.demo", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("demo-output"), help="folder for the pictures")
-    folder = parser.parse_args().out
-    folder.mkdir(parents=True, exist_ok=True)
+    show(parser.parse_args().out)
 
+
+def show(folder: Path) -> None:
+    """Fit, print the table, and draw into the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
     data = {"diabetes": diabetes(), "synthetic": synthetic()}
     jobs = [(name, method) for name in data for method in PAPER]
     results: dict[tuple[str, str], dict[str, Any]] = {}

@@ -2,7 +2,7 @@
 
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
 
 from hetcal._checks import DegenerateDataWarning, check_choice, check_levels, check_vector, must
-from hetcal.estimators import predict
+from hetcal.estimators import ESTIMATORS, predict
 from hetcal.families import Family, StudentT, check_family
 from hetcal.objectives import OBJECTIVES, Objective, gaussian_nll, squared_error
 from hetcal.prediction import Prediction, TransformedPrediction
@@ -85,6 +85,7 @@ class HCRegressor(RegressorMixin, TabularModel):
         target_scaler_: The fitted `Standardizer` of y, transformed if at all.
         history_: The training `History`; its `rmse` is in the units of y, for one target that is not transformed.
         n_targets_: Number of targets.
+        seed_: The seed drawn from `random_state`.
         n_features_in_: Number of columns seen in fit.
         feature_names_in_: Their names, if X was a frame with names.
 
@@ -94,6 +95,9 @@ class HCRegressor(RegressorMixin, TabularModel):
     >>> model.predict_interval(X, level=0.9).shape
     (200, 2)
     """
+
+    kind = "regressor"
+    registries: ClassVar[dict[str, dict[str, Any]]] = {"estimator": ESTIMATORS, "objective": OBJECTIVES}
 
     def __init__(
         self,
@@ -204,7 +208,7 @@ class HCRegressor(RegressorMixin, TabularModel):
         candidates += [fit_candidate(name, candidates[0].history.validation_rows) for name in others]
         best = likeliest(candidates, x, target, weights) if others else candidates[0]
         # All at once, so that a fit that fails leaves an earlier one whole.
-        self.encoder_, self.n_targets_ = encoder, n_targets
+        self.encoder_, self.n_targets_, self.seed_ = encoder, n_targets, seed
         self.target_transform_, self.transform_, self.target_scaler_ = best.name, best.transform, best.scaler
         self.estimator_, self.history_ = best.estimator, best.history
         if best.transform is None and n_targets == 1:

@@ -6,7 +6,9 @@ The two classes above hold what differs, the target. Checks of what users hand t
 import copy
 import inspect
 import warnings
-from typing import Any
+from collections.abc import Mapping
+from os import PathLike
+from typing import Any, ClassVar
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -18,9 +20,12 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from hetcal._checks import DegenerateDataWarning, check_choice, check_number, must
+from hetcal import model_file
+from hetcal._checks import DegenerateDataWarning, DropoutInsertedWarning, check_choice, check_number, must
 from hetcal.estimators import ESTIMATORS, AbstractEstimator, WithFamily, predict
 from hetcal.families import Family
+from hetcal.model_schema import Model
+from hetcal.model_state import check_same_answers, describe, describe_summary, put_weights, weights_of
 from hetcal.networks import MLP, initialise_
 from hetcal.objectives import Objective
 from hetcal.prediction import Prediction, join
@@ -38,8 +43,12 @@ CHUNK_ROWS = 16_384
 class TabularModel(BaseEstimator):
     """A network on a table; subclasses have the settings of `HCRegressor` that this class uses."""
 
+    kind: ClassVar[str]  # in model files
+    registries: ClassVar[Mapping[str, Mapping[str, Any]]]  # the settings that are names, and what these mean
     encoder_: TableEncoder
     estimator_: nn.Module
+    history_: History
+    seed_: int
     standard_errors = 1.0  # see `train`
 
     def __sklearn_tags__(self) -> Any:
@@ -94,6 +103,11 @@ class TabularModel(BaseEstimator):
             parts.append(predict(self.estimator_, torch.from_numpy(rows).to(self.device)).numpy())
         return join(parts, np.concatenate)
 
+    def count_unseen(self, X: Any) -> dict[str, int]:
+        """How many rows of X hold a label that fit has not seen, by column; columns without are left out."""
+        check_is_fitted(self)
+        return self.encoder_.count_unseen(self._read(X, reset=False))
+
     def _read(self, X: Any, reset: bool) -> Table:
         """X as a table, its columns checked against (or, with `reset`, remembered from) fit."""
         if sparse.issparse(X):
@@ -122,6 +136,39 @@ class TabularModel(BaseEstimator):
     def _named(self, table: Table, reset: bool) -> Table:
         """With the names of fit: an array may follow a frame, or a frame an array, and is then taken by position."""
         return table if reset else Table(dict(zip(self.encoder_.kinds, table.columns.values(), strict=True)))
+
+    def save(self, path: str | PathLike[str], *, summary: dict[str, Any] | None = None) -> None:
+        """Write the fitted model to one file, for `hetcal.load`: numbers, text and names, nothing that could run.
+
+        A file that exists is replaced; a crash or a kill leaves the old one whole. A network, estimator, objective or
+        likelihood of your own is not in the file (its weights are): hand it to `hetcal.load` again.
+
+        Args:
+            path: By custom it ends in ".hetcal".
+            summary: What else to note for `hetcal info`: any of `target`, `method`, `created` (a time in UTC),
+                `rows`, `test_rows`, `dropped`, `group` and `metrics`. Versions and the history are always there.
+
+        Raises:
+            ValueError: The model as it would be loaded is not this one, or a setting cannot be written.
+        """
+        check_is_fitted(self)
+        document, weights = describe(self), weights_of(self.estimator_)
+        try:
+            rebuilt = self._rebuild(document, model_file.tensors_of(weights, "the model"), weights)
+            check_same_answers(self.estimator_, rebuilt, document.n_inputs)
+        except (TypeError, ValueError) as error:
+            advice = "save before settings are changed; a network must keep what it learns in parameters and buffers"
+            raise must("the model", "be what its settings and weights say", str(error), advice) from error
+        model_file.write(path, document, describe_summary(summary, self.history_), weights)
+
+    def _rebuild(self, document: Model, tensors: dict[str, model_file.TensorInfo], weights: bytes) -> nn.Module:
+        """The trained estimator, from the settings of this model and the weights of its file."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DropoutInsertedWarning)  # that was said at fit
+            family = getattr(self, "family", "gaussian")
+            estimator = self._build(document.n_inputs, document.n_targets, family, document.seed)
+        put_weights(estimator, tensors, weights)
+        return estimator.eval()
 
     def _build(self, n_inputs: int, n_targets: int, family: str | Family, seed: int) -> nn.Module:
         """The estimator round its network, both freshly initialised from the seed."""

@@ -1,0 +1,121 @@
+"""`hetcal evaluate`: can a model's intervals, or anyone's predictions, be believed on these rows?
+
+Predictions in a file are judged without torch.
+"""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hetcal._checks import UnseenLabelsWarning, check_choice, must
+from hetcal._files import atomic_write
+from hetcal.commands.columns import Rows, check_numbers, split_columns
+from hetcal.commands.reproduce import command_line
+from hetcal.prediction import Prediction
+from hetcal.report import describe, render
+from hetcal.tables import Format, read_frame
+
+if TYPE_CHECKING:
+    from hetcal.regressor import HCRegressor
+
+
+def judge(rows: Rows, model: "HCRegressor", *, data: dict[str, Any], **content: Any) -> dict[str, Any]:
+    """The content of the report on a model's predictions of these rows."""
+    prediction = model.predict_dist(rows.X)
+    unseen = model.count_unseen(rows.X)
+    warn_of_unseen(unseen, len(rows))
+    new = {f"rows with a new label in {name}": count for name, count in unseen.items()}
+    return judge_prediction(rows, prediction, data={**data, **new}, **content)
+
+
+def judge_prediction(rows: Rows, prediction: Any, *, target: str, group: str | None, **content: Any) -> dict[str, Any]:
+    return describe(
+        rows.y,
+        prediction,
+        target=target,
+        features=rows.X if rows.X.shape[1] else None,
+        groups=None if rows.groups is None else rows.groups.to_numpy(),
+        group_name=group,
+        title=f"Can the intervals for {target} be believed?",
+        **content,
+    )
+
+
+def written(content: dict[str, Any], path: Path | None) -> dict[str, Any]:
+    """What a command tells of a report; the page is written if a path is given."""
+    if path is not None:
+        atomic_write(path, render(content))
+    return {"report_file": None if path is None else str(path), "report": content}
+
+
+def warn_of_unseen(counts: Mapping[str, int], rows: int) -> None:
+    for name, count in counts.items():
+        message = f"column {name!r} holds labels that training has not seen in {count} of {rows} rows"
+        warnings.warn(message, UnseenLabelsWarning, stacklevel=3)
+
+
+def evaluate_model(
+    model: Path,
+    source: str,
+    *,
+    target: str | None = None,
+    group: str | None = None,
+    report: Path | None = None,
+    format: Format = Format(),  # noqa: B008 (frozen)
+) -> dict[str, Any]:
+    """Judge a model file on a table that has the target."""
+    from hetcal import model_file
+    from hetcal.commands.models import load_regressor
+
+    regressor = load_regressor(model)
+    summary = model_file.read(model).summary
+    target, group = target or summary.target, group or summary.group
+    if target is None:
+        raise must("target", "be given for a model that was not saved by `hetcal fit`", None, "add --target NAME")
+    kinds = {**regressor.encoder_.kinds, target: "numbers"}
+    if group is not None and group not in kinds:
+        kinds[group] = "text"
+    frame = read_frame(source, format, kinds=kinds)
+    features = frame[list(regressor.encoder_.kinds)]
+    rows = Rows(features, check_numbers("target", frame[target]), None if group is None else frame[group])
+    content = judge(
+        rows,
+        regressor,
+        target=target,
+        group=group,
+        data={"model": Path(model).name, "file": Path(source).name, "rows to judge": len(rows)},
+        reproduce=[command_line("evaluate", model, source, target=target, group=group)],
+    )
+    return {"command": "evaluate", "rows": len(rows), **written(content, report)}
+
+
+def evaluate_predictions(
+    source: str,
+    *,
+    target: str | None,
+    mean: str = "mean",
+    std: str = "std",
+    drop: Sequence[str] = (),
+    group: str | None = None,
+    report: Path | None = None,
+    format: Format = Format(),  # noqa: B008 (frozen)
+) -> dict[str, Any]:
+    """Judge a file of predictions: the columns of truth, mean and std, all others as places to look at."""
+    if target is None:
+        advice = "add --target NAME; or, to judge a model, a table after it"
+        raise must("target", "be given for a table of predictions", None, advice)
+    frame = read_frame(source, format, drop=drop)
+    for option, name in (("mean", mean), ("std", std)):
+        check_choice(option, name, frame.columns)
+    prediction = Prediction(check_numbers("mean", frame[mean]), check_numbers("std", frame[std], positive=True))
+    rows = split_columns(frame, target, group, others=[mean, std])
+    content = judge_prediction(
+        rows,
+        prediction,
+        target=target,
+        group=group,
+        data={"file": Path(source).name, "rows to judge": len(rows)},
+        reproduce=[command_line("evaluate", source, target=target, mean=mean, std=std, drop=list(drop), group=group)],
+    )
+    return {"command": "evaluate", "rows": len(rows), **written(content, report)}

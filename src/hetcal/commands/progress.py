@@ -1,0 +1,26 @@
+"""Progress on the terminal, with the time left; silent where nobody watches."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tqdm.auto import tqdm
+
+
+def is_watched(quiet: bool) -> bool:
+    return not quiet and sys.stderr.isatty()
+
+
+@contextmanager
+def steps(watched: bool, unit: str) -> Iterator[Any]:
+    """A function (done, total, label) that draws a bar; the total may become known late, or never (None)."""
+    bar = tqdm(unit=unit, leave=False, disable=not watched, unit_scale=unit == "rows")
+
+    def show(done: int, total: int | None = None, label: str = "") -> None:
+        bar.total = total
+        bar.set_description(label, refresh=False)
+        bar.update(done - bar.n)
+
+    with bar:
+        yield show

@@ -1,0 +1,121 @@
+"""What the report of a study folder says: tables with error bars and floors, and the curves of all methods.
+
+The same dict as a comparison's (`hetcal.report.comparison`), with a block per data set and, on top, an overview: data
+sets by methods, published figures beside ours.
+"""
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from hetcal import __version__
+from hetcal._checks import must
+from hetcal.benchmark.protocol import Study
+from hetcal.benchmark.results import LEVELS, Result, Results, summarize
+from hetcal.benchmark.table import Entry, notes, tabulate, variant
+from hetcal.report.comparison import COLUMNS, columns_of, describe_block
+from hetcal.report.wording import LONGEST_VALUE, clean, commands, count, finite, listing, without_folders
+
+OVERVIEW = ("ce", "crps", "rmse")
+
+
+def describe_bench(results: Results) -> dict[str, Any]:
+    """Everything the report of a study folder says, as plain JSON values."""
+    if not results.done:
+        raise must("folder", "hold finished cells", results.folder.name, "run the protocol first: hetcal bench run")
+    protocol = results.protocol
+    blocks = [block for study in protocol.studies for block in blocks_of(results, study)]
+    facts = {
+        "Studies": [study.name for study in protocol.studies],
+        "Finished cells": len(results.done),
+        "Failed cells": len(results.failed) or None,
+        "Test part of random splits": protocol.test_fraction,
+        "Most training rows": protocol.max_train_rows,
+        "Protocol": protocol.hash,
+    }
+    content = {
+        "kind": "comparison",
+        "made_by": f"hetcal {__version__}",
+        "title": clean(without_folders(protocol.title)),
+        "eyebrow": "Study of methods on data sets",
+        "notes": [clean(without_folders(note), LONGEST_VALUE) for note in notes(results)],
+        "overview": [table for metric in OVERVIEW for table in overview_of(results, metric)],
+        "columns": columns_of(blocks),
+        "blocks": blocks,
+        "data": listing({label: value for label, value in facts.items() if value is not None}),
+        "settings": listing({**protocol.settings, **{f"{name}": given for name, given in protocol.methods.items()}}),
+        "reproduce": commands([f"hetcal bench run protocol.toml --out {results.folder.name}"]),
+    }
+    return {name: section for name, section in content.items() if name == "columns" or section not in (None, [])}
+
+
+def overview_of(results: Results, metric: str) -> list[dict[str, Any]]:
+    """The tables of `hetcal bench table`, one for each study."""
+
+    def cell(entry: Entry | None) -> dict[str, Any] | None:
+        if entry is None:
+            return None
+        return {
+            "mean": finite(entry.figure.mean),
+            "standard_error": finite(entry.figure.error) if entry.figure.n > 1 else None,
+            "published": entry.published,
+            "mark": "best" if entry.is_best else None,
+        }
+
+    return [
+        {
+            "title": clean(table.title),
+            "metric": metric,
+            "methods": [clean(title) for title in table.methods],
+            "rows": [
+                {"name": clean(name), "floor": floor, "cells": [cell(entry) for entry in entries]}
+                for name, floor, entries in table.rows
+            ],
+        }
+        for table in tabulate(results, metric)
+    ]
+
+
+def blocks_of(results: Results, study: Study) -> list[dict[str, Any]]:
+    """A block for each data set of a study, and for each of its variants."""
+    variants = sorted({cell.varied for cell in results.done if cell.study == study.name})
+    blocks = []
+    for dataset, varied in product(study.datasets, variants):
+        groups = {method: results.select(study.name, dataset, method, **dict(varied)) for method in study.methods}
+        finished = [result for group in groups.values() for result in group]
+        if not finished:
+            continue
+        split = finished[0]["split"]
+        splits = max(len(group) for group in groups.values())
+        floor = summarize(finished, "ce_noise_floor")
+        blocks.append(
+            describe_block(
+                name=" ".join(part for part in (f"{study.name}: {dataset}", variant(varied)) if part),
+                caption=f"{count(splits, split['rule'] + ' split')} with {split['n_train']:,} training "
+                f"and {split['n_test']:,} test rows",
+                methods=[read_group(method, group) for method, group in groups.items() if group],
+                floor=floor.mean if floor else 0.0,
+                band_rows=split["n_test"],
+                recommended=None,
+            )
+        )
+    return blocks
+
+
+def read_group(name: str, group: list[Result]) -> dict[str, Any]:
+    """A method on the splits of one data set."""
+    metrics = {}
+    for metric, *_ in COLUMNS:
+        figure = summarize(group, metric) if all(metric in result["metrics"] for result in group) else None
+        if figure:
+            error = finite(figure.error) if figure.n > 1 else None
+            metrics[metric] = {"mean": finite(figure.mean), "standard_error": error}
+    coverage = np.mean([result["coverage"] for result in group], axis=0)
+    return {
+        "name": clean(name),
+        "title": clean(group[0]["title"]),
+        "failed": None,
+        "metrics": metrics,
+        "curve": {"levels": LEVELS.tolist(), "coverage": coverage.tolist()},
+    }

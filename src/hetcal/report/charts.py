@@ -1,0 +1,345 @@
+"""From the numbers of the dict to places in a picture: percentages, ticks and labels, for the templates to draw.
+
+Every place is in percent of the picture, x from the left and y from the top, so that a picture fits any width of screen
+while its letters keep their size. Lines and areas come as the text of an SVG path in a box of 100 by 100.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hetcal.report.wording import count, format_for, number, percent, scale_by
+
+Chart = dict[str, Any]
+# Further points on a line are not seen.
+MOST_VERTICES = 400
+# Standard deviations that differ by more than this factor are drawn on logarithmic axes.
+LOGARITHMIC_FROM = 20.0
+LONGEST_LABEL = 22
+NO_AXIS: Chart = {"title": "", "ticks": []}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A range of numbers along an axis; `flip` for axes that go up."""
+
+    low: float
+    high: float
+    flip: bool = False
+    log: bool = False
+
+    def place(self, value: float, beyond: float = 0.0) -> float:
+        """Percent along the axis; what is outside of the range, by more than `beyond` ranges, is put at its end."""
+        low, high = self.low, self.high
+        value = min(max(value, low - beyond * (high - low)), high + beyond * (high - low))
+        if self.log:
+            share = math.log(value / low) / math.log(high / low)
+        else:
+            share = (value / 2 - low / 2) / (high / 2 - low / 2)  # halves: no difference passes the range of floats
+        return round(100 * (1 - share if self.flip else share), 2)
+
+    def axis(self, name: str, most: int = 5) -> Chart:
+        """Title, and ticks with their labels."""
+        ticks = log_ticks(self.low, self.high) if self.log else round_ticks(self.low, self.high, most)
+        step = ticks[1] - ticks[0] if len(ticks) > 1 and not self.log else None
+        shown = [number(tick, 1) for tick in ticks] if self.log else []
+        unit = ""
+        if not self.log:
+            form = format_for(ticks, step)
+            shown, unit = [form(tick) for tick in ticks], form.unit
+        return {
+            "title": f"{name} ({unit})" if unit and name else unit or name,
+            "ticks": [{"at": self.place(tick), "label": text} for tick, text in zip(ticks, shown, strict=True)],
+            "margin": margin_for(shown),
+        }
+
+    def percent_axis(self, name: str, step: float = 0.2) -> Chart:
+        ticks = [step * i for i in range(math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1)]
+        shown = [f"{100 * tick:.0f} %" for tick in ticks]
+        return {
+            "title": name,
+            "ticks": [{"at": self.place(tick), "label": text} for tick, text in zip(ticks, shown, strict=True)],
+            "margin": margin_for(shown),
+        }
+
+
+def margin_for(labels: Iterable[str]) -> int:
+    """Room for labels at the left: their length, rounded up to one of the widths that the style sheet has."""
+    longest = max((len(text) for text in labels), default=0)
+    return min(max(2 * math.ceil(longest / 2), 4), LONGEST_LABEL)
+
+
+def round_step(step: float) -> float:
+    """The next of 1, 2, 5, 10, ... times a power of ten.
+
+    >>> round_step(0.3), round_step(11.0)
+    (0.5, 20.0)
+    """
+    exponent = math.floor(math.log10(step))
+    return next(
+        scale_by(factor, exponent)
+        for factor in (1.0, 2.0, 5.0, 10.0)
+        if scale_by(factor, exponent) >= step * (1 - 1e-9)
+    )
+
+
+def round_ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Round numbers from low to high, at most `most` + 1 of them.
+
+    >>> round_ticks(0.0, 1.0)
+    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    """
+    step = round_step((high / 2 - low / 2) / most * 2)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [float(f"{i * step:.14g}") for i in range(first, last + 1)]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Powers of ten; 1, 2, 5 between them if they are few."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    factors: tuple[float, ...] = (1.0, 2.0, 5.0) if high / low <= 100 else (1.0,)
+    ticks = [scale_by(factor, exponent) for exponent in range(first, last + 1) for factor in factors]
+    ticks = [tick for tick in ticks if low * (1 - 1e-9) <= tick <= high * (1 + 1e-9)]
+    return ticks[:: max(math.ceil(len(ticks) / 6), 1)]
+
+
+def padded(low: float, high: float, share: float = 0.04) -> tuple[float, float]:
+    """The range with a little air; a range of nothing becomes one round its value."""
+    room = share * (high / 2 - low / 2) * 2
+    if high / 2 - low / 2 <= 1e-13 * max(abs(low), abs(high)):
+        room = 0.5 * abs(high) if high else 1.0
+    return low - room, high + room
+
+
+def line(xs: Sequence[float], ys: Sequence[float]) -> str:
+    """Path through the places."""
+    return "M" + "L".join(f"{x:g} {y:g}" for x, y in zip(xs, ys, strict=True))
+
+
+def area(xs: Sequence[float], lower: Sequence[float], upper: Sequence[float]) -> str:
+    """Path round the area between two lines."""
+    return line([*xs, *reversed(xs)], [*lower, *reversed(upper)]) + "Z"
+
+
+def thin(values: Sequence[Any], most: int) -> list[int]:
+    """At most so many places in a list, evenly spread, the first and the last among them."""
+    n = len(values)
+    if n <= most:
+        return list(range(n))
+    return sorted({round(i * (n - 1) / (most - 1)) for i in range(most)})
+
+
+# One model
+
+
+def calibration_chart(curve: dict[str, Any]) -> Chart:
+    """Observed against promised coverage, the noise band and dots to be hovered over at every tenth level."""
+    x, y = Scale(0, 1), Scale(0, 1, flip=True)
+    levels = curve["levels"]
+    xs = [x.place(level) for level in levels]
+    dots = [i for i, level in enumerate(levels) if round(100 * level) % 10 == 0 or round(100 * level) in (95, 99)]
+    return {
+        "x": x.percent_axis("Level of the interval (promised)"),
+        "y": y.percent_axis("Rows inside (observed)"),
+        "band": area(xs, [y.place(v) for v in curve["lower"]], [y.place(v) for v in curve["upper"]]),
+        "curve": line([0, *xs, 100], [100, *(y.place(v) for v in curve["coverage"]), 0]),
+        "dots": [
+            {
+                "x": xs[i],
+                "y": y.place(curve["coverage"][i]),
+                "main": round(100 * levels[i]) == 90,
+                "text": f"{percent(levels[i], 0)} intervals covered {percent(curve['coverage'][i])}; "
+                f"noise: {percent(curve['lower'][i])} to {percent(curve['upper'][i])}",
+            }
+            for i in dots
+        ],
+        "table": [{name: curve[name][i] for name in ("levels", "coverage", "lower", "upper")} for i in dots],
+    }
+
+
+def histogram_chart(sharpness: dict[str, Any]) -> Chart:
+    """Bars of the interval widths, and the median."""
+    edges, counts = sharpness["edges"], sharpness["counts"]
+    x = Scale(*(padded(edges[0], edges[-1], 0.02) if len(counts) > 1 else padded(edges[0], edges[-1], 2.0)))
+    y = Scale(0, 1.08 * max(*counts, 1), flip=True)
+    form = format_for(edges, edges[1] - edges[0])
+    bars = []
+    for low, high, rows in zip(edges[:-1], edges[1:], counts, strict=True):
+        left, right, top = x.place(low), x.place(high), y.place(rows)
+        where = {"x": left, "width": round(right - left, 2), "y": top, "height": round(100 - top, 2)}
+        title = f"{form(low)} to {form(high)}{' ' + form.unit if form.unit else ''}"
+        bars.append({**where, "rows": rows, "label": title, "text": f"{title}: {count(rows, 'row')}"})
+    whole = max(counts) < 5
+    return {
+        "x": x.axis(f"Width of the {percent(sharpness['level'], 0)} interval"),
+        "y": y.axis("Rows", most=max(counts) if whole else 5),
+        "bars": bars,
+        "median": {"x": x.place(sharpness["median"]), "label": f"median {number(sharpness['median'])}"},
+    }
+
+
+def interval_chart(intervals: dict[str, Any]) -> Chart:
+    """An upright bar per row, the prediction as a dash, the truth as a dot inside or a cross outside."""
+    rows = intervals["rows"]
+    low = min(min(row["y"], row["center"]) for row in rows)
+    high = max(max(row["y"], row["center"]) for row in rows)
+    # One interval that is wider by far than all values would flatten the picture: it is cut at the edge.
+    room = max(high / 2 - low / 2, min(row["upper"] / 2 - row["lower"] / 2 for row in rows)) * 2
+    low = max(min(row["lower"] for row in rows), low - room)
+    high = min(max(row["upper"] for row in rows), high + room)
+    y = Scale(*padded(low, high), flip=True)
+    form = format_for([low, high], resolution_of(rows))
+    unit = f" {form.unit}" if form.unit else ""
+    marks = []
+    for i, row in enumerate(rows):
+        where = "inside" if row["inside"] else "outside"
+        text = f"truth {form(row['y'])}, {where} {form(row['lower'])} to {form(row['upper'])}{unit}"
+        places = {name: y.place(row[name]) for name in ("y", "center", "lower", "upper")}
+        marks.append({"x": round(100 * (i + 0.5) / len(rows), 2), **places, "inside": row["inside"], "text": text})
+    axis = y.axis("Truth, prediction and interval")
+    return {
+        "x": {**NO_AXIS, "title": "Rows, in the order of the prediction"},
+        "y": axis,
+        "marks": marks,
+        "form": form,
+        "unit": form.unit,
+    }
+
+
+def resolution_of(rows: Sequence[dict[str, Any]]) -> float:
+    """A hundredth of the typical interval, so that its ends are told apart."""
+    widths = sorted(row["upper"] / 2 - row["lower"] / 2 for row in rows)
+    return max(widths[len(widths) // 2] / 50, 1e-300)
+
+
+def residual_chart(residuals: dict[str, Any]) -> Chart:
+    """RMSE of each bin against its standard deviation with noise bars, rows as thin dots, and the line of equality."""
+    bins, points = residuals["bins"], residuals["points"]
+    stds, errors = [one["std"] for one in bins], [one["rmse"] for one in bins]
+    highest = max(*stds, *errors)
+    if max(stds) > LOGARITHMIC_FROM * min(stds):
+        lowest = min(*stds, *(error for error in errors if error > 0))
+        x = Scale(0.6 * min(stds), 1.6 * max(stds), log=True)
+        y = Scale(lowest / 8, 4 * highest, flip=True, log=True)
+    else:
+        left, right = points[0][0], min(points[-1][0], 1.5 * stds[-1])
+        top = max(highest, min(max(error for _, error in points), 3 * highest))
+        x, y = Scale(*padded(min(left, stds[0]), max(right, stds[-1]))), Scale(0, 1.04 * top, flip=True)
+    dots = [{"x": x.place(std), "y": y.place(error)} for std, error in points if is_in(x, std) and is_in(y, error)]
+    marks = []
+    for one in bins:
+        text = f"standard deviation {number(one['std'])}: RMSE {number(one['rmse'])} "
+        text += f"({number(one['lower'])} to {number(one['upper'])}), {count(one['rows'], 'row')}"
+        places = {name: y.place(max(one[name], y.low)) for name in ("rmse", "lower", "upper")}
+        marks.append({"x": x.place(one["std"]), **places, "text": text})
+    return {
+        "x": x.axis("Standard deviation that the model states"),
+        "y": y.axis("Error: distance from the truth"),
+        "dots": dots,
+        "hidden": len(points) - len(dots),
+        "marks": marks,
+        "equality": equality_line(x, y),
+    }
+
+
+def equality_line(x: Scale, y: Scale) -> str:
+    """Where the error is as large as stated, as far as both axes reach."""
+    low, high = max(x.low, y.low), min(x.high, y.high)
+    return line([x.place(low), x.place(high)], [y.place(low), y.place(high)])
+
+
+def is_in(scale: Scale, value: float) -> bool:
+    return scale.low <= value <= scale.high
+
+
+def place_chart(places: dict[str, Any]) -> Chart:
+    """Coverage of each place with its confidence interval, as a row of a table has room for."""
+    low = min(min(place["coverage_low"] for place in places["worst"]), places["level"] - 0.1)
+    x = Scale(max(math.floor(10 * low) / 10, 0), 1)
+    names = {"low": "coverage_low", "at": "coverage", "high": "coverage_high"}
+    return {
+        "from": percent(x.low, 0),
+        "level": x.place(places["level"]),
+        "rows": [{name: x.place(place[key]) for name, key in names.items()} for place in places["worst"]],
+    }
+
+
+def history_chart(history: dict[str, Any]) -> Chart:
+    """Objective by epoch in training and validation; a first epoch that towers over the rest is cut off."""
+    curves = {name: history[name] for name in ("train", "validation") if any(v is not None for v in history[name])}
+    values = sorted(v for curve in curves.values() for v in curve if v is not None)
+    low, high = values[0], values[-1]
+    usual = values[int(0.95 * (len(values) - 1))]
+    if high / 2 - low / 2 > 4 * (usual / 2 - low / 2) > 0:
+        high = usual + 0.5 * (usual - low)
+    x, y = Scale(*padded(1, history["epochs"], 0.02)), Scale(*padded(low, high), flip=True)
+    lines = []
+    for name, curve in curves.items():
+        kept = [i for i in thin(curve, MOST_VERTICES) if curve[i] is not None]
+        path = line([x.place(i + 1) for i in kept], [y.place(curve[i], beyond=5) for i in kept])
+        lines.append({"name": name, "path": path})
+    best = history["best_epoch"]
+    judged = curves.get("validation", curves.get("train", []))
+    kept_value = judged[best] if best < len(judged) else None
+    return {
+        "x": x.axis("Epoch"),
+        "y": y.axis("Objective (smaller is better)"),
+        "lines": lines,
+        "best": {"x": x.place(best + 1), "y": None if kept_value is None else y.place(kept_value)},
+    }
+
+
+# Several methods
+
+
+def whisker_chart(entries: Sequence[dict[str, Any]], floor: float | None = None) -> Chart:
+    """A dot with a bar of one standard error for each method (title, mean, standard_error, mark), best on top."""
+    drawn = sorted((one for one in entries if one["mean"] is not None), key=lambda one: one["mean"])
+    ends = [
+        value
+        for one in drawn
+        for value in (one["mean"] - (one["standard_error"] or 0), one["mean"] + (one["standard_error"] or 0))
+    ]
+    low, high = min(ends), max(ends)
+    if floor is not None:
+        low, high = 0.0, max(high, floor)
+    elif low >= 0 and low < 0.5 * high:
+        low = 0.0
+    x = Scale(*(padded(low, high, 0.05) if low else (0.0, 1.05 * high or 1.0)))
+    rows = []
+    for i, one in enumerate(drawn):
+        error = one["standard_error"] or 0
+        places = {"at": one["mean"], "low": one["mean"] - error, "high": one["mean"] + error}
+        text = f"{one['title']}: {number(one['mean'])}" + (f" ± {number(error, 2)}" if error else "")
+        title = one["title"] if len(one["title"]) <= LONGEST_LABEL else one["title"][: LONGEST_LABEL - 1] + "…"
+        rows.append(
+            {
+                "y": round(100 * (i + 0.5) / len(drawn), 2),
+                **{key: x.place(value) for key, value in places.items()},
+                "title": title,
+                "text": text,
+                "mark": one["mark"],
+            }
+        )
+    return {
+        "x": x.axis("", most=4),
+        "y": {**NO_AXIS, "margin": margin_for(row["title"] for row in rows)},
+        "rows": rows,
+        "floor": None if floor is None else x.place(floor),
+        "height": 30 * len(rows) + 12,
+    }
+
+
+def curve_chart(curve: dict[str, Any], band: dict[str, Any]) -> Chart:
+    """A small calibration curve, with the band of a calibrated model."""
+    x, y = Scale(0, 1), Scale(0, 1, flip=True)
+    xs = [x.place(level) for level in curve["levels"]]
+    bounds = [[y.place(v) for v in band[name]] for name in ("lower", "upper")]
+    return {
+        "x": x.percent_axis("", step=0.5),
+        "y": y.percent_axis("", step=0.5),
+        "band": area([x.place(level) for level in band["levels"]], *bounds),
+        "curve": line([0, *xs, 100], [100, *(y.place(v) for v in curve["coverage"]), 0]),
+        "dots": [],
+    }

@@ -1,0 +1,157 @@
+"""What the report of several methods says: a comparison in, a plain dict out.
+
+The dict has a block per data set: methods with mean and standard error of every metric, what is best and what is as
+good within noise, the noise floor of the calibration error, and the calibration curves with their noise band. A
+comparison on one table has one block, a study of many data sets (`hetcal.report.bench`) has many.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hetcal import __version__
+from hetcal.metrics import calibration_band
+from hetcal.report.wording import LONGEST_VALUE, clean, commands, count, finite, listing, without_folders
+
+# Metric, heading, what is better ("low", "near" to the level, or neither), what it says.
+COLUMNS = (
+    ("crps", "CRPS", "low", "distance of the truth from the whole predicted distribution, in the units of the target"),
+    ("ce", "CE", "low", "calibration error: promised minus observed coverage, summed over six levels"),
+    ("coverage_90", "Coverage", "near", "share of rows inside their 90 % interval; 0.9 is promised"),
+    ("width_90", "Width", "", "mean width of the 90 % intervals; narrow is good only where the coverage holds"),
+    ("interval_score_90", "Interval score", "low", "width of the 90 % intervals with a fine for each row outside"),
+    ("rmse", "RMSE", "low", "distance of the prediction from the truth"),
+    ("nll", "NLL", "low", "negative log likelihood"),
+    ("seconds", "Seconds", "", "time to fit and predict once"),
+)
+LEVEL = 0.9
+
+
+def describe_comparison(
+    comparison: Mapping[str, Any],
+    *,
+    title: str,
+    data: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    reproduce: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Everything the report of a comparison says, as plain JSON values.
+
+    Args:
+        comparison: What `hetcal.comparison.compare` gives.
+        title: Heading of the page.
+        data: What to list about the data beside rows, folds, groups and seed, label -> value.
+        settings: What to list about the models, label -> value.
+        reproduce: Commands that make this report again; absolute paths lose their folders, here and in the lists.
+    """
+    chosen = comparison.get("recommendation")
+    facts = {
+        "Target": comparison["target"],
+        "Rows": comparison["rows"],
+        "Folds": comparison["folds"],
+        "Groups kept together": comparison.get("groups"),
+        "Seed": comparison["seed"],
+        **(data or {}),
+    }
+    block = describe_block(
+        name="All methods",
+        caption=f"{count(comparison['rows'], 'row')}, each held out once in {count(comparison['folds'], 'fold')}",
+        methods=[read_method(method) for method in comparison["methods"]],
+        floor=comparison["ce_noise_floor"],
+        band_rows=comparison["rows"],
+        recommended=chosen["method"] if chosen else None,
+    )
+    content = {
+        "kind": "comparison",
+        "made_by": f"hetcal {__version__}",
+        "title": clean(without_folders(title)),
+        "eyebrow": f"Comparison of methods for {clean(comparison['target'])}",
+        "recommendation": read_recommendation(chosen, block),
+        "columns": columns_of([block]),
+        "blocks": [block],
+        "data": listing({label: value for label, value in facts.items() if value is not None}),
+        "settings": listing(settings),
+        "reproduce": commands(reproduce),
+    }
+    return {name: section for name, section in content.items() if name == "columns" or section not in (None, [])}
+
+
+def read_recommendation(chosen: Mapping[str, Any] | None, block: dict[str, Any]) -> dict[str, Any] | None:
+    if chosen is None:
+        return None
+    titles = {method["name"]: method["title"] for method in block["methods"]}
+    name = chosen["method"]
+    title = None if name is None else titles.get(clean(name), clean(name))
+    return {
+        "method": None if name is None else clean(name),
+        "title": title,
+        "text": clean(chosen["text"], LONGEST_VALUE),
+    }
+
+
+def read_method(method: Mapping[str, Any]) -> dict[str, Any]:
+    """A method of a comparison with what the report shows of it."""
+    failed = method.get("failed")
+    curve = None if failed else method.get("curve")
+    figures = {} if failed else method["metrics"]
+    return {
+        "name": clean(method["name"]),
+        "title": clean(method["title"]),
+        "failed": clean(without_folders(failed), LONGEST_VALUE) if failed else None,
+        "metrics": {
+            name: {key: finite_or_none(figures[name].get(key)) for key in ("mean", "standard_error")}
+            for name, *_ in COLUMNS
+            if figures.get(name)
+        },
+        "curve": curve and {key: [float(value) for value in curve[key]] for key in ("levels", "coverage")},
+    }
+
+
+def finite_or_none(value: Any) -> float | None:
+    return None if value is None else finite(value)
+
+
+def describe_block(
+    *, name: str, caption: str, methods: list[dict[str, Any]], floor: float, band_rows: int, recommended: str | None
+) -> dict[str, Any]:
+    """Methods on one data set: their figures with marks, and the noise band of their curves."""
+    for method in methods:
+        method["recommended"] = recommended is not None and method["name"] == recommended
+    for metric, _, better, _ in COLUMNS:
+        mark_best(
+            [method["metrics"][metric] for method in methods if metric in method["metrics"]], metric, better, floor
+        )
+    levels = next((method["curve"]["levels"] for method in methods if method["curve"]), None)
+    band = None
+    if levels:
+        lower, upper = calibration_band(band_rows, levels)
+        band = {"rows": band_rows, "levels": levels, "lower": lower.tolist(), "upper": upper.tolist()}
+    return {"name": clean(name), "caption": caption, "ce_noise_floor": float(floor), "methods": methods, "band": band}
+
+
+def mark_best(figures: list[dict[str, Any]], metric: str, better: str, floor: float) -> None:
+    """Mark the best mean, and as a tie what is within one standard error of it, or below the noise floor like it."""
+    for figure in figures:
+        figure["mark"] = None
+    ranked = [figure for figure in figures if figure["mean"] is not None]
+    if not better or len(ranked) < 2:
+        return
+
+    def loss(figure: dict[str, Any]) -> float:
+        return abs(figure["mean"] - LEVEL) if better == "near" else figure["mean"]
+
+    best = min(ranked, key=loss)
+    limit = loss(best) + (best["standard_error"] or 0.0)
+    if metric == "ce":
+        limit = max(limit, floor)
+    for figure in ranked:
+        figure["mark"] = "best" if figure is best else "tie" if loss(figure) <= limit else None
+
+
+def columns_of(blocks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The metrics that at least one method has."""
+    found = {metric for block in blocks for method in block["methods"] for metric in method["metrics"]}
+    return [
+        {"metric": metric, "label": label, "better": better or None, "text": text}
+        for metric, label, better, text in COLUMNS
+        if metric in found
+    ]

@@ -1,0 +1,264 @@
+"""Where are the intervals worst? Coverage in ranges of every feature, for every label, where values are missing.
+
+A place is a set of rows that was chosen without a look at y: a fifth of the rows by a column, or all rows of a label.
+In a calibrated model the number of rows inside is binomial in each of them, so its p-value is exact; over all places
+Holm's correction keeps the chance of even one false alarm at 5 %, however the places overlap. (The false discovery rate
+would allow more of them; but a reader acts on a single place that is named, so none should be named by chance.)
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaincinv
+from scipy.stats import binom
+
+from hetcal._checks import must
+from hetcal.metrics import equal_count_bins
+from hetcal.report.wording import LONGEST_NAME, clean, count, join_ranges, percent, range_labels
+
+try:
+    import pandas as pd
+except ImportError as error:
+    raise ImportError("hetcal.report needs pandas; install it with: pip install 'hetcal[report]'") from error
+
+Floats = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+RANGES = 5
+MINIMUM_ROWS = 30
+FALSE_ALARMS = 0.05
+# A gap up to this troubles nobody, whatever a million rows can prove.
+SMALL_GAP = 0.01
+MOST_SHOWN = 10
+# Differences below this part of the largest value are rounding errors, not ranges.
+ROUNDING = 1e-12
+MISSING = "missing"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Rows that have something in common: `kind` is "prediction", "group" or "feature"."""
+
+    kind: str
+    name: str
+    where: str
+    rows: Rows
+
+
+def describe_places(
+    inside: NDArray[np.bool_],
+    width: Floats,
+    level: float,
+    center: Floats,
+    features: pd.DataFrame | None,
+    groups: Sequence[Any] | None,
+    group_name: str | None,
+) -> dict[str, Any] | None:
+    """The worst places with their figures, and what may be said of them; None if no place has enough rows."""
+    places = list(find_places(center, width, features, groups, group_name))
+    if not places:
+        return None
+    by_group = {"groups": None if groups is None else clean(group_name or "group")}
+    return {**judge(places, inside, width, level), **by_group}
+
+
+def judge(places: Sequence[Place], inside: NDArray[np.bool_], width: Floats, level: float) -> dict[str, Any]:
+    hits = np.array([inside[place.rows].sum() for place in places])
+    sizes = np.array([len(place.rows) for place in places])
+    p_values = two_sided_p(hits, sizes, level)
+    corrected = holm(p_values)
+    coverage = hits / sizes
+    stands_out = (corrected <= FALSE_ALARMS) & (np.abs(coverage - level) > SMALL_GAP)
+    # First what stands out, the narrowest before the widest; then what comes nearest to it.
+    is_wide = coverage > level
+    badness = np.where(stands_out, np.where(is_wide, -coverage, coverage), p_values)
+    rank = np.lexsort([badness, stands_out & is_wide, ~stands_out])
+    worst = []
+    for i in rank[:MOST_SHOWN]:
+        low, high = clopper_pearson(int(hits[i]), int(sizes[i]))
+        worst.append(
+            {
+                "kind": places[i].kind,
+                "name": places[i].name,
+                "where": places[i].where,
+                "rows": int(sizes[i]),
+                "coverage": float(coverage[i]),
+                "coverage_low": low,
+                "coverage_high": high,
+                "width": float(np.median(width[places[i].rows])),
+                "p": float(p_values[i]),
+                "p_corrected": float(corrected[i]),
+                "stands_out": bool(stands_out[i]),
+                "reading": read_place(float(coverage[i]), level, float(corrected[i])),
+            }
+        )
+    return {
+        "level": level,
+        "tested": len(places),
+        "minimum_rows": MINIMUM_ROWS,
+        "correction": "Holm",
+        "false_alarms": FALSE_ALARMS,
+        "standing_out": int(stands_out.sum()),
+        "text": conclude(worst, len(places), int(stands_out.sum()), level, bool((corrected <= FALSE_ALARMS).any())),
+        "worst": worst,
+    }
+
+
+def conclude(worst: list[dict[str, Any]], tested: int, standing_out: int, level: float, any_off: bool) -> str:
+    if not standing_out and any_off:
+        return f"No place is off by more than {percent(SMALL_GAP, 0)} ({count(tested, 'place')} tested)."
+    if not standing_out:
+        return f"No place stands out beyond chance ({count(tested, 'place')} tested)."
+    first = worst[0]
+    stand = "place stands" if standing_out == 1 else "places stand"
+    observed = f"{percent(level, 0)} intervals covered {percent(first['coverage'])} of {count(first['rows'], 'row')}"
+    return (
+        f"{standing_out:,} of {tested:,} {stand} out beyond chance. "
+        f"The worst is {first['name']} {first['where']}: {observed} there, {first['reading']}."
+    )
+
+
+def read_place(coverage: float, level: float, corrected: float) -> str:
+    if corrected > FALSE_ALARMS:
+        return "within chance"
+    if abs(coverage - level) <= SMALL_GAP:
+        return "slightly off"
+    return "too narrow" if coverage < level else "wider than needed"
+
+
+# Finding places
+
+
+def find_places(
+    center: Floats, width: Floats, features: pd.DataFrame | None, groups: Sequence[Any] | None, group_name: str | None
+) -> Iterator[Place]:
+    """Places with enough rows, but not all rows: by what was predicted, by group, by every column."""
+    n = len(center)
+    columns: list[tuple[str, str, pd.Series]] = [
+        ("prediction", "predicted value", pd.Series(center)),
+        ("prediction", "interval width", pd.Series(width)),
+    ]
+    if groups is not None:
+        columns.append(
+            ("group", clean(group_name or "group"), pd.Series([str(group) for group in groups], dtype=object))
+        )
+    if features is not None:
+        if not isinstance(features, pd.DataFrame):
+            raise must(
+                "features", "be a pandas DataFrame", type(features).__name__, "wrap it: pd.DataFrame(X)", TypeError
+            )
+        columns += [("feature", clean(features.columns[i]), features.iloc[:, i]) for i in range(features.shape[1])]
+    for kind, name, column in columns:
+        for where, rows in parts_of(column):
+            if MINIMUM_ROWS <= len(rows) < n:
+                yield Place(kind, name, where, rows)
+
+
+def parts_of(column: pd.Series) -> Iterator[tuple[str, Rows]]:
+    """The rows of each range or label of a column, and those that miss a value."""
+    values, is_date = as_numbers(column)
+    missing = column.isna().to_numpy(dtype=bool) if values is None else np.isnan(values)
+    present = np.flatnonzero(~missing)
+    yield MISSING, np.flatnonzero(missing)
+    if not len(present):
+        return
+    if values is None:
+        yield from labels_of(column, present)
+    else:
+        yield from ranges_of(values, present, is_date)
+
+
+def labels_of(column: pd.Series, present: Rows) -> Iterator[tuple[str, Rows]]:
+    """Rows by label, if the label has enough of them: a label of few rows, such as an id, is never shown."""
+    texts = np.array([str(value) for value in column.iloc[present]], dtype=object)
+    codes, labels = pd.factorize(texts)
+    counts = np.bincount(codes)
+    order = present[np.argsort(codes, kind="stable")]
+    for code, rows in enumerate(np.split(order, np.cumsum(counts)[:-1])):
+        if counts[code] >= MINIMUM_ROWS:
+            yield f"= {clean(labels[code], LONGEST_NAME // 2)}", rows
+
+
+def ranges_of(values: Floats, present: Rows, is_date: bool) -> Iterator[tuple[str, Rows]]:
+    """Ranges of about equal count; few different values have a place each."""
+    shown = values[present]
+    if np.ptp(shown / 2) <= ROUNDING * np.abs(shown).max():
+        return
+    distinct = np.unique(shown)
+    if len(distinct) <= RANGES:
+        parts = [np.flatnonzero(shown == value) for value in distinct]
+    else:
+        parts = equal_count_bins(shown, max(min(RANGES, len(present) // MINIMUM_ROWS), 1))
+    lows, highs = [float(shown[part].min()) for part in parts], [float(shown[part].max()) for part in parts]
+    labels = date_labels(lows, highs) if is_date else range_labels(lows, highs)
+    yield from zip(labels, (present[part] for part in parts), strict=True)
+
+
+def date_labels(lows: Sequence[float], highs: Sequence[float]) -> list[str]:
+    """Ranges of days, with the time of day where a range begins on the same day as the next."""
+    stamps = np.array([lows, highs], dtype=np.int64).astype("datetime64[us]")  # (2, ranges)
+    days = stamps.astype("datetime64[D]").astype(str)
+    if len(set(days[0])) == len(set(lows)):
+        return join_ranges(*days.tolist())
+    seconds = stamps.astype("datetime64[s]").astype(str)
+    return join_ranges(*[[text.replace("T", " ") for text in row] for row in seconds.tolist()])
+
+
+def as_numbers(column: pd.Series) -> tuple[Floats | None, bool]:
+    """Numbers or dates as float64 (missing and infinite = NaN), and whether they are dates; None for labels."""
+    types = pd.api.types
+    inferred = types.infer_dtype(column, skipna=True) if column.dtype == object else ""
+    if types.is_datetime64_any_dtype(column.dtype) or inferred in ("datetime", "datetime64", "date"):
+        return dates_as_numbers(column), True
+    if types.is_bool_dtype(column.dtype) or isinstance(column.dtype, pd.CategoricalDtype):
+        return None, False
+    if types.is_timedelta64_dtype(column.dtype):
+        return column.dt.total_seconds().to_numpy(dtype=np.float64), False
+    if types.is_numeric_dtype(column.dtype) or inferred in ("integer", "floating", "mixed-integer-float", "decimal"):
+        if types.is_complex_dtype(column.dtype):
+            return None, False
+        column = pd.to_numeric(column, errors="coerce") if inferred else column
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        return np.where(np.isfinite(values), values, np.nan), False
+    return None, False
+
+
+def dates_as_numbers(column: pd.Series) -> Floats:
+    """Microseconds since 1970, in the clock of the column's time zone."""
+    dates = pd.to_datetime(column, errors="coerce")
+    if getattr(dates.dtype, "tz", None) is not None:
+        dates = dates.dt.tz_localize(None)
+    values = dates.astype("datetime64[us]").to_numpy()
+    return np.where(np.isnat(values), np.nan, values.astype(np.int64))
+
+
+# Judging places
+
+
+def two_sided_p(hits: NDArray[Any], rows: NDArray[Any], level: float) -> Floats:
+    """Exact binomial p-value against `level`: twice the smaller tail, at most 1."""
+    tail = np.minimum(binom.cdf(hits, rows, level), binom.sf(hits - 1, rows, level))
+    return np.asarray(np.minimum(2 * tail, 1.0))
+
+
+def holm(p_values: Floats) -> Floats:
+    """Holm's corrected p-values: at most as many false alarms as stated, whatever the dependence.
+
+    >>> holm(np.array([0.01, 0.04, 0.03])).round(2)
+    array([0.03, 0.06, 0.06])
+    """
+    order = np.argsort(p_values, kind="stable")
+    steps = np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1))
+    corrected = np.empty_like(p_values)
+    corrected[order] = np.minimum(steps, 1.0)
+    return corrected
+
+
+def clopper_pearson(hits: int, rows: int) -> tuple[float, float]:
+    """Exact 95 % confidence interval of a share."""
+    low = float(betaincinv(hits, rows - hits + 1, 0.025)) if hits else 0.0
+    high = float(betaincinv(hits + 1, rows - hits, 0.975)) if hits < rows else 1.0
+    return low, high

@@ -1,0 +1,111 @@
+"""The dict as one HTML page: no script, no request, and every name from outside shown as text.
+
+Pictures are inline SVG, drawn by the templates at the places that `hetcal.report.charts` finds. A
+Content-Security-Policy tells the browser to load and run nothing; the one style sheet is allowed by its hash, so there
+is no other style and no style attribute anywhere.
+"""
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hetcal._checks import check_choice
+from hetcal.report import charts, tables, wording
+
+try:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+except ImportError as error:
+    raise ImportError("hetcal.report needs jinja2; install it with: pip install 'hetcal[report]'") from error
+
+TEMPLATES = Path(__file__).parent / "templates"
+KINDS = ("model", "comparison")
+WHISKERS = (("crps", "CRPS"), ("ce", "Calibration error"))
+
+
+def render(content: dict[str, Any]) -> str:
+    """The page of what `describe`, `describe_comparison` or `describe_bench` said."""
+    draw = {"model": draw_model, "comparison": draw_comparison}[check_choice("kind", content["kind"], KINDS)]
+    css = (TEMPLATES / "style.css").read_text(encoding="utf-8")
+    return (
+        environment()
+        .get_template(f"{content['kind']}.html.j2")
+        .render(
+            content=content,
+            charts=draw(content),
+            css=Markup(css),  # our own file, as it is: the hash is of these letters
+            css_hash=base64.b64encode(hashlib.sha256(css.encode()).digest()).decode(),
+        )
+    )
+
+
+def environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(
+        number=wording.number,
+        percent=lambda share, decimals=1: keep_together(wording.percent(share, decimals)),
+        keep_together=keep_together,
+        probability=wording.probability,
+        setting=setting,
+    )
+    return made
+
+
+def keep_together(text: str) -> str:
+    """No line ends between a number and its percent sign."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
+
+
+def setting(value: Any) -> str:
+    """A listed value as text."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def draw_model(content: Mapping[str, Any]) -> dict[str, charts.Chart]:
+    drawn = {
+        "calibration": charts.calibration_chart(content["calibration"]),
+        "sharpness": charts.histogram_chart(content["sharpness"]),
+        "intervals": charts.interval_chart(content["intervals"]),
+        "residuals": charts.residual_chart(content["residuals"]),
+    }
+    if "places" in content:
+        drawn["places"] = charts.place_chart(content["places"])
+    if "history" in content:
+        drawn["history"] = charts.history_chart(content["history"])
+    return drawn
+
+
+def draw_comparison(content: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "blocks": [draw_block(block, content["columns"]) for block in content["blocks"]],
+        "overview": [tables.overview_table(table) for table in content.get("overview", ())],
+    }
+
+
+def draw_block(block: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    whiskers = []
+    for metric, name in WHISKERS:
+        entries = [
+            {"title": method["title"], **method["metrics"][metric]}
+            for method in block["methods"]
+            if method["metrics"].get(metric, {}).get("mean") is not None
+        ]
+        if entries:
+            floor = block["ce_noise_floor"] if metric == "ce" else None
+            whiskers.append({"metric": metric, "name": name, **charts.whisker_chart(entries, floor)})
+    curves = [
+        {"title": method["title"], **charts.curve_chart(method["curve"], block["band"])}
+        for method in block["methods"]
+        if method["curve"]
+    ]
+    return {"table": tables.method_table(block["methods"], columns), "whiskers": whiskers, "curves": curves}

@@ -1,0 +1,219 @@
+"""Numbers and names in words: how a figure is written, and what a text from outside may hold.
+
+Figures come in any unit, from 1e-300 to 1e300; names come from anyone's table. Both are made readable here, once.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+import numpy as np
+
+MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
+SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+# Sizes that are written out; beyond them, as a power of ten.
+LEAST, MOST = 1e-4, 1e9
+LONGEST_NAME, LONGEST_VALUE, LONGEST_COMMAND = 120, 1000, 10_000
+# The folders of a path from the root, from home or from a drive, where a word, a quotation or a value begins.
+FOLDERS = re.compile(
+    r"""(?:(?<=["'])(?:[A-Za-z]:[\\/]|~?[\\/])[^"']*[\\/]|(?<![^\s=])(?:[A-Za-z]:[\\/]|~?[\\/])\S*[\\/])"""
+)
+
+
+@dataclass(frozen=True)
+class Format:
+    """How the numbers of an axis or a column are written: divided by 10 ** exponent, all with as many decimals."""
+
+    exponent: int
+    decimals: int
+
+    def __call__(self, value: float | None) -> str:
+        if value is None:
+            return DASH
+        text = f"{scale_by(value, -self.exponent):,.{self.decimals}f}"
+        return text.replace("-", MINUS) if float(text.replace(",", "")) else text.replace("-", "")
+
+    @property
+    def unit(self) -> str:
+        """What stands at the axis or over the column; empty where the numbers are as they are."""
+        return f"\N{MULTIPLICATION SIGN} {power_of_ten(self.exponent)}" if self.exponent else ""
+
+
+def format_for(values: Iterable[float | None], resolution: float | None = None) -> Format:
+    """A format for these numbers; differences of `resolution` are seen in it, without it three digits of the largest.
+
+    >>> shown = format_for([0.0, 1.5e12], resolution=5e11)
+    >>> shown.unit, shown(1.5e12)
+    ('× 10¹²', '1.5')
+    """
+    largest = max((abs(value) for value in values if value is not None), default=0.0)
+    if largest == 0:
+        return Format(0, 0)
+    resolution = resolution or 10.0 ** (order(largest) - 2)
+    exponent = 0 if 1e-3 <= largest < 1e7 else 3 * math.floor(order(largest) / 3)
+    decimals = exponent - order(resolution * (1 + 1e-9))
+    return Format(exponent, min(max(decimals, 0), max(14 - (order(largest) - exponent), 0)))
+
+
+def order(value: float) -> int:
+    """The power of ten that a positive number begins with: 2 for 345."""
+    return int(f"{value:e}".partition("e")[2])
+
+
+def scale_by(value: float, exponent: int) -> float:
+    """value * 10 ** exponent; in two steps, as the power alone may pass the range of floats."""
+    half = exponent // 2
+    return value * 10.0**half * 10.0 ** (exponent - half)
+
+
+def power_of_ten(exponent: int) -> str:
+    return "10" + str(exponent).translate(SUPERSCRIPTS)
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number on its own, to some significant digits; whole parts are never cut.
+
+    >>> number(3.14159), number(1234567.0), number(0.0), number(-2.5e-12), number(None)
+    ('3.14', '1,234,567', '0', '−2.50 × 10⁻¹²', '–')
+    """
+    if value is None:
+        return DASH
+    if value == 0:
+        return "0"
+    size = order(float(f"{abs(value):.{digits - 1}e}"))  # 9.996 is written 10.0
+    if LEAST <= abs(value) < MOST:
+        whole = value == round(value) and size >= digits - 1
+        return f"{value:,.{0 if whole else max(digits - 1 - size, 0)}f}".replace("-", MINUS)
+    mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+    return f"{mantissa} \N{MULTIPLICATION SIGN} {power_of_ten(int(exponent))}".replace("-", MINUS)
+
+
+def label(value: float, digits: int = 3) -> str:
+    """Like `number`, without zeros at the end: for values of a column, where 3 is not a measured 3.00.
+
+    >>> label(3.0), label(0.250), label(2.5e12)
+    ('3', '0.25', '2.5 × 10¹²')
+    """
+    mantissa, cross, power = number(value, digits).partition(" \N{MULTIPLICATION SIGN}")
+    return (mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa) + cross + power
+
+
+def range_labels(lows: Sequence[float], highs: Sequence[float]) -> list[str]:
+    """Ranges with as many digits, three at least, as tell one beginning from the next and from its own end.
+
+    >>> range_labels([1.0, 1.00012, 2.0], [1.00011, 1.9, 2.0])
+    ['1 to 1.0001', '1.0001 to 1.9', '= 2']
+    """
+    starts: list[str] = []
+    ends: list[str] = []
+    for digits in range(3, 18):
+        starts, ends = ([label(value, digits) for value in values] for values in (lows, highs))
+        alike = [a == b for a, b in zip(starts, ends, strict=True)]
+        if len(set(starts)) == len(set(lows)) and alike == [a == b for a, b in zip(lows, highs, strict=True)]:
+            break
+    return join_ranges(starts, ends)
+
+
+def join_ranges(starts: Sequence[str], ends: Sequence[str]) -> list[str]:
+    return [f"= {start}" if start == end else f"{start} to {end}" for start, end in zip(starts, ends, strict=True)]
+
+
+def percent(share: float | None, decimals: int = 1) -> str:
+    """A share in percent; 100 and 0 only where it is exactly so.
+
+    >>> percent(0.894), percent(0.99996), percent(1.0), percent(0.9, 0)
+    ('89.4 %', '99.9 %', '100.0 %', '90 %')
+    """
+    if share is None:
+        return DASH
+    step = 10.0**-decimals
+    shown = round(100 * share, decimals)
+    if 0 < share < 1:
+        shown = min(max(shown, step), 100 - step)
+    return f"{shown:.{decimals}f} %"
+
+
+def probability(p: float) -> str:
+    """A p-value.
+
+    >>> probability(0.0312), probability(1e-9), probability(1.0)
+    ('0.031', '< 0.001', '1')
+    """
+    if p < 0.001:
+        return "< 0.001"
+    return "1" if p > 0.9995 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"
+
+
+def count(n: int, noun: str) -> str:
+    """A number of things.
+
+    >>> count(1, "row"), count(1500, "row")
+    ('1 row', '1,500 rows')
+    """
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def clean(text: Any, longest: int = LONGEST_NAME) -> str:
+    """A text from outside, fit to be written: no control characters, nothing that UTF-8 cannot hold, not too long.
+
+    >>> clean("price\\x00"), clean("x" * 500, longest=5)
+    ('price�', 'xxxx…')
+    """
+    shown = str(text)[: longest + 1]
+    shown = "".join(char if is_writable(char) else "\N{REPLACEMENT CHARACTER}" for char in shown)
+    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
+
+
+def is_writable(char: str) -> bool:
+    """Tabs and line ends are; other control characters, lone surrogates and marks that reverse text are not."""
+    if char in "\t\n":
+        return True
+    point = ord(char)
+    is_control = point < 0x20 or 0x7F <= point < 0xA0
+    is_direction = point in (0x200E, 0x200F, 0x061C) or 0x202A <= point <= 0x202E or 0x2066 <= point <= 0x2069
+    return not (is_control or is_direction or 0xD800 <= point <= 0xDFFF or point in (0xFFFE, 0xFFFF))
+
+
+def without_folders(text: str) -> str:
+    """The text with absolute paths cut to their last part: a report does not tell whose machine it was made on.
+
+    >>> without_folders("hetcal fit /home/ada/train.csv --out '/tmp/my models/m.hetcal' --set a=b/c")
+    "hetcal fit train.csv --out 'm.hetcal' --set a=b/c"
+    """
+    return FOLDERS.sub("", text)
+
+
+def finite(value: Any) -> float | None:
+    """A float for JSON, None if it is not finite."""
+    value = float(value)
+    return value if math.isfinite(value) else None
+
+
+def plain(value: Any) -> bool | int | float | str | None:
+    """A value to be listed, as JSON can hold it: numbers stay numbers, all else becomes text without folders."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, PurePath):
+        return clean(value.name, LONGEST_VALUE)
+    if isinstance(value, Mapping):
+        value = ", ".join(f"{key}={plain(one)}" for key, one in value.items())
+    elif isinstance(value, list | tuple | set | frozenset | np.ndarray):
+        value = ", ".join(str(plain(one)) for one in value)
+    return clean(without_folders(str(value)), LONGEST_VALUE)
+
+
+def listing(values: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    """Label and value of what is to be listed, in its order."""
+    return [{"label": clean(name), "value": plain(value)} for name, value in (values or {}).items()]
+
+
+def commands(lines: Sequence[str]) -> list[str]:
+    """Commands to be shown, without folders."""
+    return [clean(without_folders(str(line)), LONGEST_COMMAND) for line in lines]

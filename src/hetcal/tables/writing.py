@@ -1,0 +1,179 @@
+"""Writing tables chunk by chunk: the file appears, whole, when the last chunk is written.
+
+Text that a spreadsheet would take for a formula is made harmless in CSV; numbers are written so that they read back bit
+for bit.
+"""
+
+import contextlib
+import gzip
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from hetcal._checks import must
+from hetcal._files import atomic_open, check_may_write
+
+SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".arrow")
+# What spreadsheets take for a formula, the full-width signs too; spaces and marks of no width before it do not help.
+FORMULA = re.compile(r"[\s\x00-\x1f\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
+PLAIN_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?", re.ASCII)
+# All usual separators, so that whoever reads the file finds the right one; a lone CR is a line end to many.
+NEEDS_QUOTES = re.compile(r"""[,;\t|"\r\n]|^\s|\s$""")
+
+
+class Sink(Protocol):
+    """A file format: takes tables of one schema, one after the other."""
+
+    def write(self, table: pa.Table) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Writer:
+    """Takes the chunks of a table; the first one decides the types of all."""
+
+    def __init__(self, name: str, file: BinaryIO) -> None:
+        self.name = name
+        self.file = file
+        self.schema: pa.Schema | None = None
+        self.sink: Sink
+
+    def write(self, frame: pd.DataFrame) -> None:
+        """Write one more chunk, with the columns of the first one."""
+        if self.schema is None:
+            schema = schema_of(frame)
+            with plain_errors(self.name):
+                self.sink = open_sink(self.name, self.file, schema)
+            self.schema = schema
+        columns = [str(column) for column in frame.columns]
+        if columns != self.schema.names:
+            raise must("frame", f"have the columns {self.schema.names}", columns, "give every chunk the same columns")
+        table = pa.Table.from_pandas(frame, schema=self.schema, preserve_index=False)
+        with plain_errors(self.name):
+            self.sink.write(table)
+
+    def close(self) -> None:
+        if self.schema is None:
+            raise ValueError(f"{self.name} is not written: there are no rows")
+        with plain_errors(self.name):
+            self.sink.close()
+            self.file.flush()
+
+    def abandon(self) -> None:
+        """Let go of the file without caring for its end, which nobody will see."""
+        if self.schema is not None:
+            with contextlib.suppress(Exception):
+                self.sink.close()
+
+
+@contextlib.contextmanager
+def open_writer(path: str | Path, *, force: bool = False) -> Iterator[Writer]:
+    """Open a table for writing; its format is that of the file's ending, and CSV on standard output for "-".
+
+    Nothing appears under the name until the block has ended without an exception; otherwise the old file stays.
+
+    Raises:
+        OSError: The file exists and `force` is not given, or it cannot be written.
+    """
+    if str(path) == "-":
+        sys.stdout.flush()
+        writer = Writer("standard output", sys.stdout.buffer)
+        yield writer
+        writer.close()
+        return
+    if not str(path).lower().endswith(SUFFIXES):
+        raise must(
+            "the output file", f"end in one of {', '.join(SUFFIXES)}", str(path), "the ending chooses the format"
+        )
+    check_may_write(path, force)
+    with atomic_open(path) as file:
+        writer = Writer(str(path), file)
+        try:
+            yield writer
+            writer.close()
+        except BaseException:
+            writer.abandon()
+            raise
+
+
+@contextlib.contextmanager
+def plain_errors(name: str) -> Iterator[None]:
+    """A full disk and its like, in one sentence; a broken pipe is for the caller."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(f"{name} cannot be written: {error.strerror or error}") from None
+
+
+def schema_of(frame: pd.DataFrame) -> pa.Schema:
+    """The types of the first chunk; a column with nothing in it is text, which takes whatever comes later."""
+    schema = pa.Schema.from_pandas(frame, preserve_index=False)
+    types = [pa.string() if pa.types.is_null(field.type) else field.type for field in schema]
+    return pa.schema(zip(schema.names, types, strict=True))
+
+
+def open_sink(name: str, file: BinaryIO, schema: pa.Schema) -> Sink:
+    """The format that the ending stands for; CSV without one."""
+    ending = name.lower()
+    if ending.endswith(".parquet"):
+        return pq.ParquetWriter(file, schema, write_page_checksum=True)
+    if ending.endswith((".feather", ".arrow")):
+        return pa.ipc.new_file(file, schema)
+    return CsvSink(file, schema, "\t" if ".tsv" in ending[-7:] else ",", ending.endswith(".gz"))
+
+
+class CsvSink:
+    """CSV in UTF-8, its header first, packed if asked."""
+
+    def __init__(self, file: BinaryIO, schema: pa.Schema, separator: str, is_packed: bool) -> None:
+        self.separator = separator
+        # No time and no name inside: the same table gives the same bytes.
+        self.packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if is_packed else None
+        self.file = self.packed or file
+        self._write_lines([separator.join(map(written, schema.names))])
+
+    def write(self, table: pa.Table) -> None:
+        columns = [cells_of(column) for column in table.columns]
+        self._write_lines(
+            pc.binary_join_element_wise(*columns, pa.scalar(self.separator, pa.large_string())).to_pylist()
+        )
+
+    def _write_lines(self, lines: list[str]) -> None:
+        # Only a table of one column has empty lines; they would not be rows.
+        self.file.write("".join([f"{line}\n" if line else '""\n' for line in lines]).encode())
+
+    def close(self) -> None:
+        if self.packed:
+            self.packed.close()
+
+
+def cells_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The cells as CSV shows them: shortest numbers that read back exactly, harmless text, nothing where missing."""
+    cells = pc.fill_null(pc.cast(column, pa.large_string()), "")
+    if pa.types.is_floating(column.type):
+        return pc.if_else(pc.equal(cells, "nan"), "", cells)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return pa.chunked_array([[written(cell) for cell in cells.to_pylist()]], pa.large_string())
+    return cells
+
+
+def written(text: str) -> str:
+    """A text cell that no spreadsheet takes for a formula, in quotation marks where it needs them.
+
+    >>> written("=1+1"), written("-5"), written("oak, ash")
+    ('"\'=1+1"', '-5', '"oak, ash"')
+    """
+    if FORMULA.match(text) and not PLAIN_NUMBER.fullmatch(text):
+        text, needs_quotes = f"'{text}", True
+    else:
+        needs_quotes = NEEDS_QUOTES.search(text) is not None
+    return '"' + text.replace('"', '""') + '"' if needs_quotes else text

@@ -1,0 +1,29 @@
+"""Results in words: numbers short, tables aligned, odd columns whole."""
+
+from hetcal.commands.show import aligned, in_words, seen
+
+TEXT = {"kind": "text", "labels": ["a", "b"], "has_rare": False}
+
+
+def test_what_was_seen_of_a_column():
+    assert seen(TEXT) == "a, b"
+    assert (
+        seen({**TEXT, "labels": list("abcdefghij"), "has_rare": True}) == "a, b, c, d, e, f, g, h and 2 more, rare ones"
+    )
+    assert seen({"kind": "numbers", "range": [-1.5, 2.25], "has_missing": True}) == "-1.5 to 2.25, missing values"
+    assert seen({"kind": "numbers", "range": None, "has_missing": True}) == "only missing values"
+    assert seen({"kind": "dates", "range": [-1.0, 19782.5], "has_missing": False}) == "1969-12-31 to 2024-02-29"
+
+
+def test_tables_are_aligned():
+    assert aligned([["name", "x"], ["a", "10"], ["failed", "because of a long sentence", ""][:1]]) == [
+        "name  x",
+        "a     10",
+        "failed",
+    ]
+
+
+def test_predictions_on_standard_output_are_not_named():
+    result = {"command": "predict", "rows": 3, "out": "-", "unseen_labels": {}}
+    assert in_words(result) == "3 rows predicted"
+    assert in_words({**result, "out": "p.csv"}) == "3 rows predicted: p.csv"

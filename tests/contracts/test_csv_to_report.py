@@ -1,0 +1,114 @@
+"""From a CSV to a decision, as a person without Python goes: the real command, in processes of its own."""
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+from tests.conftest import RAW
+
+QUICK = ("--method", "hnn", "--set", "max_epochs=80", "--set", "width=32")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """`hetcal ...` in a process and a folder of its own; fails the test unless it ends with `code`."""
+
+    def call(*arguments, code=0, text=None):
+        command = [sys.executable, "-m", "hetcal.cli", *map(str, arguments)]
+        ended = subprocess.run(command, cwd=tmp_path, input=text, capture_output=True, text=True, timeout=300)
+        assert ended.returncode == code, ended.stderr
+        assert "Traceback" not in ended.stderr
+        return ended
+
+    return call
+
+
+def mixed_table(n, seed):
+    """Numbers, labels, dates, booleans and gaps, and noise that grows with the area; every value is made up."""
+    random = np.random.default_rng(seed)
+    area = random.uniform(20, 200, n)
+    town = random.choice(["Aix", "Bonn", "Cork, North"], n)
+    return pd.DataFrame(
+        {
+            "id": [f"flat-{i}" for i in range(n)],
+            "area": area,
+            "town": np.where(random.random(n) < 0.1, None, town),
+            "garden": random.choice(["true", "false"], n),
+            "sold": (pd.Timestamp("2020-01-01") + pd.to_timedelta(random.integers(0, 1000, n), unit="D")).astype(str),
+            "age": np.where(random.random(n) < 0.2, np.nan, random.uniform(0, 90, n)),
+            "price": 3 * area + 80 * (town == "Bonn") + area / 5 * random.normal(size=n),
+        }
+    )
+
+
+def test_red_wine(run, tmp_path):
+    """The file as its authors publish it (semicolons, quoted names with blanks), to predictions and both reports."""
+    source = RAW / "winequality-red.csv"
+    if not source.is_file():
+        pytest.skip("winequality-red.csv is not here; set HETCAL_DATA to a folder with the raw files")
+    done = run("fit", source, "--target", "quality", "--out", "wine.hetcal", *QUICK, "--report", "fit.html")
+    assert "wine.hetcal: hnn for quality, trained on 1279 rows" in done.stdout
+    assert "90 % intervals covered" in done.stdout
+    assert "90 % intervals covered" in (tmp_path / "fit.html").read_text()
+
+    levels = ("--level", "0.9", "--level", "0.5", "--quantiles", "0.05,0.5")
+    run("predict", "wine.hetcal", source, "--out", "predictions.csv", *levels, "--keep", "quality", "--keep", "alcohol")
+    predictions = pd.read_csv(tmp_path / "predictions.csv")
+    ends = ["lower_90", "upper_90", "lower_50", "upper_50"]
+    assert list(predictions) == ["quality", "alcohol", "mean", "std", *ends, "quantile_0.05", "quantile_0.5"]
+    assert len(predictions) == 1599
+    assert_allclose(predictions["lower_90"], predictions["quantile_0.05"])
+    assert (predictions["lower_90"] < predictions["lower_50"]).all()
+    coverage = predictions["quality"].between(predictions["lower_90"], predictions["upper_90"]).mean()
+    assert 0.8 < coverage < 0.97  # a sanity check of units and columns, not of calibration
+
+    by_model = json.loads(run("evaluate", "wine.hetcal", source, "--json", "--report", "model.html").stdout)
+    by_file = json.loads(run("evaluate", "predictions.csv", "--target", "quality", "--json").stdout)
+    assert by_model["report"]["verdict"]["coverage"] == pytest.approx(coverage)
+    for metric in ("rmse", "crps", "ce", "coverage_90"):
+        assert by_model["report"]["metrics"][metric] == pytest.approx(by_file["report"]["metrics"][metric])
+    assert str(tmp_path) not in (tmp_path / "model.html").read_text()
+
+
+def test_mixed_table_with_missing_values(run, tmp_path):
+    """Text, dates, booleans and gaps; a test file, ids kept, new labels counted, standard input and output."""
+    mixed_table(400, seed=0).to_csv(tmp_path / "train.csv", index=False)
+    mixed_table(200, seed=1).to_csv(tmp_path / "test.csv", index=False)
+    arguments = ("--target", "price", "--drop", "id", "--test", "test.csv", "--out", "flats.hetcal", *QUICK)
+    fitted = json.loads(run("fit", "train.csv", *arguments, "--json").stdout)
+    assert (fitted["rows"], fitted["test_rows"], fitted["dropped"]) == (400, 200, ["id"])
+    assert fitted["report"]["metrics"]["rmse"] < 0.7 * mixed_table(200, seed=1)["price"].std()
+
+    facts = run("info", "flats.hetcal").stdout
+    for words in ("area", "numbers", "Cork, North", "sold", "dates", "2020-01-0", "missing values", "price"):
+        assert words in facts
+
+    new = mixed_table(50, seed=2).drop(columns="price")
+    new.loc[3:4, "town"] = "Delft"
+    new.loc[5, "id"] = "=HYPERLINK(1)"
+    done = run("predict", "flats.hetcal", "-", "--out", "-", "--keep", "id", text=new.to_csv(index=False))
+    assert "column 'town' holds labels that training has not seen in 2 of 50 rows" in done.stderr
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert [row["id"] for row in rows] == [*new["id"][:5], "'=HYPERLINK(1)", *new["id"][6:]]
+    assert all(float(row["lower_90"]) < float(row["mean"]) < float(row["upper_90"]) for row in rows)
+
+    wrong = new.rename(columns={"area": "surface"})
+    refused = run("predict", "flats.hetcal", "-", "--out", "-", code=2, text=wrong.to_csv(index=False))
+    assert "area" in refused.stderr
+    assert "surface" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+    assert refused.stdout == ""
+
+    run("predict", "flats.hetcal", "test.csv", "--out", "flats.parquet", "--quiet")
+    again = run("predict", "flats.hetcal", "test.csv", "--out", "flats.parquet", code=2)
+    assert "flats.parquet exists already; give --force to replace it" in again.stderr
+    run("predict", "flats.hetcal", "test.csv", "--out", "flats.parquet", "--force")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".part") == []
+    assert Path(tmp_path / "flats.parquet").read_bytes()[:4] == b"PAR1"

@@ -1,0 +1,189 @@
+"""The container: one spelling, verified before it is believed, readable by any ZIP tool and without torch."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hetcal import HCClassifier, HCRegressor, model_file, model_schema
+from hetcal.families import FAMILIES
+from hetcal.model_file import MEMBERS, Contents, ModelFileError, TensorInfo, decode, encode, pack, read, write
+from hetcal.model_state import NOT_STORED
+from hetcal.tabular import COLUMN_ORDERS
+from hetcal.training import History
+from hetcal.transforms import TRANSFORMS
+from tests.model_files import Parts, dumps, fit_small, forge, manifest_of
+
+MODEL = fit_small()
+
+
+@pytest.fixture
+def path(tmp_path):
+    MODEL.save(tmp_path / "model.hetcal", summary={"target": "price", "rows": 30, "metrics": {"ce": 0.1, "n": 5}})
+    return tmp_path / "model.hetcal"
+
+
+def test_any_zip_tool_reads_it(path):
+    """The members are stored, sound and in order, with nothing about when, where or by whom they were written."""
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+        assert archive.testzip() is None
+        assert archive.comment == b""
+        manifest = json.loads(archive.read("manifest.json"))
+    assert [entry.filename for entry in entries] == list(MEMBERS)
+    for entry in entries:
+        assert entry.compress_type == zipfile.ZIP_STORED
+        assert entry.date_time == (1980, 1, 1, 0, 0, 0)
+        assert entry.extra == b""
+    assert list(manifest) == ["format", "format_version", "kind", "members"]
+    assert manifest["format"] == "hetcal model"
+    assert manifest["format_version"] == 1
+    assert str(path.parent).encode() not in path.read_bytes()
+
+
+def test_what_is_read_is_what_was_written(path, tmp_path):
+    contents = read(path)
+    assert isinstance(contents, Contents)
+    assert contents.model.kind == "regressor"
+    assert contents.model.settings.width == 4
+    assert [column.name for column in contents.model.columns] == ["x0", "x1"]
+    assert contents.model.n_inputs == 3  # one of the columns has missing values
+    assert contents.summary.target == "price"
+    assert contents.summary.metrics == {"ce": 0.1, "n": 5}
+    assert contents.summary.versions.hetcal == "0.1.0"
+    assert contents.tensors["network.0.weight"] == TensorInfo("F32", (4, 3))
+    write(tmp_path / "again", contents.model, contents.summary, contents.weights)
+    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+
+
+def test_reading_needs_no_torch(path):
+    code = (
+        f"import sys; from hetcal import model_file; model_file.read({str(path)!r}); sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
+def test_numbers_come_back_bit_for_bit(numbers):
+    """Whatever the float64 number: subnormal, negative zero, the largest."""
+    curves = {"objective": numbers, "own_loss": [], "rmse": [], "ce": []}
+    document = model_schema.Curves.model_validate(curves)
+    back = decode(model_schema.Curves, encode(document), "model.json", "model.hetcal").objective
+    assert [value.hex() for value in back] == [value.hex() for value in numbers]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(max_size=20))
+def test_text_comes_back(text):
+    """Whatever the column is called; what Unicode does not allow, half a pair of surrogates, is refused when saving."""
+    document = model_schema.TextColumn(name=text, kind="text", labels=["a"], has_rare=False)
+    assert decode(model_schema.TextColumn, encode(document), "model.json", "model.hetcal").name == text
+
+
+def test_one_spelling():
+    """A document is refused if its content could be written in another way: no key twice, no further spaces."""
+    text = b'{"name": "log"}'
+    decode(model_schema.Log, text, "model.json", "model.hetcal")
+    for other in (b'{"name":"log"}', b'{"name": "log"} ', b'{"name": "exp", "name": "log"}', b'{"name": "l\\u006fg"}'):
+        with pytest.raises(ModelFileError, match="JSON that hetcal would write otherwise"):
+            decode(model_schema.Log, other, "model.json", "model.hetcal")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "be a hetcal model file, got an empty file; give a file written by model.save or `hetcal fit`"),
+        (b"a,b\n1,2\n", r"be a hetcal model file, got 8 bytes that begin with b'a,b\n1,2\n'; give a file written by"),
+        ({"format_version": 2}, "be of format 1, got format 2, written by a newer hetcal; upgrade hetcal"),
+        ({"format_version": 0}, "keep to the schema of manifest.json, got format_version=0 (Input should be greater"),
+        ({"format": "onnx"}, "be a hetcal model file, got a manifest.json that does not say 'hetcal model'; give"),
+        (
+            {"kind": "regressor", "run": 1},
+            "keep to the schema of manifest.json, got the document ('run' is no key of it)",
+        ),
+    ],
+    ids=["empty", "CSV", "newer", "older", "foreign", "unknown key"],
+)
+def test_messages(path, tmp_path, monkeypatch, data, message):
+    """One line: the file as it was named, what it must be, what it is, what to do."""
+    monkeypatch.chdir(tmp_path)
+    if isinstance(data, dict):
+        members = Parts.of(path).members()
+        data = forge(members, manifest_of(members, **data))
+    path.write_bytes(data)
+    with pytest.raises(ModelFileError) as caught:
+        read("model.hetcal")
+    assert str(caught.value).startswith(f"model.hetcal must {message}")
+
+
+def test_messages_of_damage(path):
+    data = path.read_bytes()
+    for damaged, found in [
+        (data[:-1], f"{len(data) - 1} bytes instead of {len(data)}"),
+        (data.replace(b"price", b"PRICE"), "another SHA-256 of summary.json"),
+        (data.replace(b"regressor", b"Regressor"), "a damaged manifest.json"),
+        (data[:-1] + b"\1", "another ZIP header than hetcal writes"),
+    ]:
+        path.write_bytes(damaged)
+        advice = "copy it again from its source, as it is"
+        with pytest.raises(ModelFileError) as caught:
+            read(path)
+        assert str(caught.value) == f"{path} must be unchanged since it was saved, got {found}; {advice}"
+
+
+def test_hostile_names_stay_on_one_line(tmp_path):
+    path = tmp_path / "a\nb\x1b[31m.hetcal"
+    path.write_bytes(b"x\n")
+    with pytest.raises(ModelFileError) as caught:
+        read(path)
+    assert str(caught.value).isprintable()
+
+
+def test_limits_hold_for_writing_too(path, monkeypatch, tmp_path):
+    """What could not be read is not written."""
+    contents = read(path)
+    monkeypatch.setattr(model_file, "DOCUMENT_LIMIT", 500)
+    with pytest.raises(ModelFileError, match=r"new must have at most 500 bytes in model.json, got \d+ bytes"):
+        pack(contents.model, contents.summary, contents.weights, "new")
+    monkeypatch.undo()
+    monkeypatch.setattr(model_file, "FILE_LIMIT", 2000)
+    with pytest.raises(ModelFileError, match=r"new must have at most 2000 bytes, got \d+ bytes"):
+        pack(contents.model, contents.summary, contents.weights, "new")
+
+
+def test_the_schema_knows_every_setting():
+    """A new parameter of the models must be stored, or be among those that are not."""
+    for model in (HCRegressor, HCClassifier):
+        stored = model_schema.MODELS[model.kind].model_fields["settings"].annotation.model_fields
+        assert set(stored) | set(NOT_STORED) == set(model().get_params())
+
+
+def test_the_schema_knows_every_name():
+    """New families, transforms and reasons to stop must come into the schema."""
+
+    def names(document, key):
+        return {name for part in get_args(document.model_fields[key].annotation) for name in get_args(part) or [part]}
+
+    settings = model_schema.RegressorSettings
+    assert set(FAMILIES) < names(settings, "family")
+    assert names(settings, "target_transform") == {*TRANSFORMS, "auto", type(None)}
+    assert names(model_schema.FixedFamily, "name") == set(FAMILIES)
+    assert {kind.model_fields["name"].annotation for kind in get_args(get_args(model_schema.Transform)[0])} == {
+        model_schema.Literal[name] for name in TRANSFORMS
+    }
+    assert names(settings, "column_order") == set(COLUMN_ORDERS)
+    assert set(model_schema.Curves.model_fields) == set(History().train)
+    assert set(model_schema.TrainingHistory.model_fields) == set(vars(History())) - {"validation_rows"}
+
+
+def test_forged_files_are_what_hetcal_writes(path):
+    """The attacks of `tests/contracts` begin with a file that is right."""
+    parts = Parts.of(path)
+    assert forge(parts.members()) == path.read_bytes()
+    assert dumps(parts.model) == encode(read(path).model)
