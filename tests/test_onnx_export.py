@@ -253,12 +253,14 @@ def small_regressor(X, **settings):
 
 def test_refuses_text_and_dates(tmp_path):
     """One sentence that names the columns; the old file stays."""
-    X = pd.DataFrame({"age": np.arange(20.0), "town": ["Ulm", "Bonn"] * 10, "day": np.arange(20.0)})
-    model = small_regressor(X)
-    model.encoder_.kinds["day"] = "dates"
+    days = pd.date_range("2024-01-01", periods=20)
+    model = small_regressor(pd.DataFrame({"age": np.arange(20.0), "town": ["Ulm", "Bonn"] * 10, "day": days}))
     path = tmp_path / "model.onnx"
     path.write_bytes(b"old")
-    message = "the graph takes numbers only; encode or drop 'town', 'day' and fit again"
+    message = (
+        "model must be fitted on number columns for ONNX, got model={'town': 'text', 'day': 'dates'}; "
+        "the graph takes numbers only; encode or drop 'town', 'day' and fit again"
+    )
     with pytest.raises(ValueError, match=re.escape(message)):
         export_onnx(model, path)
     assert path.read_bytes() == b"old"

@@ -99,6 +99,12 @@ def test_missing_values_of_every_kind():
     assert_array_equal(read_table(numbers[:, None]).columns["x0"], [np.nan, np.nan, np.nan, 2.0])
 
 
+def test_a_gap_in_a_category_is_missing():
+    """pandas gives NaN there, which is no label."""
+    frame = pd.DataFrame({"c": pd.Categorical(["1", None, "2"])})
+    assert read_table(frame).columns["c"].tolist() == ["1", MISSING, "2"]
+
+
 def test_rare_and_unseen_labels():
     """At most 50 columns for one text column; labels not seen in fit do not raise."""
     table = read_table(pd.DataFrame({"c": [f"label {i % 300}" for i in range(900)]}))

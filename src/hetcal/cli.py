@@ -91,6 +91,7 @@ def fit(
     text: Text = [],  # noqa: B006
     seed: Seed = 0,
     settings: Set = [],  # noqa: B006
+    jobs: Annotated[int, typer.Option(min=1, help="Processes side by side while `auto` chooses.")] = 1,
     report: Report = None,
     separator: Separator = None,
     decimal: Decimal = None,
@@ -117,6 +118,7 @@ def fit(
         texts=text,
         seed=seed,
         settings=settings,
+        jobs=jobs,
         report=report,
         format=table_format(separator, decimal, encoding, header),
         quiet=quiet,
@@ -269,7 +271,7 @@ def export(
 @app.command("methods")
 def list_methods(as_json: Json = False) -> None:
     """List the methods: where sigma comes from, and what is trained."""
-    from hetcal.commands.info import describe_methods
+    from hetcal.commands.methods import describe_methods
 
     tell(describe_methods(), as_json)
 

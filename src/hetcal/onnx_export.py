@@ -75,10 +75,10 @@ def check_model(model: Any) -> None:
         advice = "the graph answers mean and std, and only HCRegressor has both"
         raise must("model", "be an HCRegressor for ONNX", type(model).__name__, advice, TypeError)
     check_is_fitted(model)
-    others = [name for name, kind in model.encoder_.kinds.items() if kind != "numbers"]
+    others = {name: kind for name, kind in model.encoder_.kinds.items() if kind != "numbers"}
     if others:
         advice = f"the graph takes numbers only; encode or drop {', '.join(map(repr, others))} and fit again"
-        raise must("model", "be fitted on numbers for ONNX", model.encoder_.kinds, advice)
+        raise must("model", "be fitted on number columns for ONNX", others, advice)
 
 
 def description(model: HCRegressor) -> dict[str, str]:
@@ -252,7 +252,7 @@ def translate(graph: Graph, n_columns: int) -> Any:
             f"{type(cause).__name__}: {cause}".splitlines()[0],
             "use other layers there, and x.shape[0] instead of len(x)",
         ) from error
-    assert program is not None  # as it would be had it written a file
+    assert program is not None  # it is None only where the exporter writes the file
     model = program.model
     ClearMetadataAndDocStringPass()(model)
     for value in (*model.graph.inputs, *model.graph.initializers.values()):

@@ -108,7 +108,7 @@ def read_series(name: str, series: Any, is_known_text: bool = False) -> NDArray[
     if dtype.is_numeric() or dtype == nw.Boolean:
         return column_of_numbers(name, series.cast(nw.Float64).to_numpy())
     if isinstance(dtype, nw.Categorical | nw.Enum):
-        return labels([None if value is None else str(value) for value in series.to_list()])
+        return labels([None if is_missing(value) else str(value) for value in series.to_list()])
     if dtype == nw.String or dtype == nw.Object or dtype == nw.Unknown:
         return column_of_objects(name, series.to_list(), is_known_text)
     if dtype in (nw.Date, nw.Datetime):

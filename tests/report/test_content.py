@@ -87,7 +87,7 @@ def test_calibration(content):
     coverage, lower = np.array(narrow["coverage"]), np.array(narrow["lower"])
     below = int((coverage < lower).sum())
     assert narrow["text"] == (
-        f"Of 99 levels the curve leaves the noise band at {below}: below it at {below} (too narrow)."
+        f"The curve leaves the noise band at {below} of 99 levels, below it: the intervals are too narrow."
     )
 
 

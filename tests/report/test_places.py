@@ -71,7 +71,7 @@ def test_holm_by_its_definition():
 def test_family_wise_false_alarms():
     """A calibrated model has a place that stands out in at most 5 % of samples.
 
-    500 samples, 53 places each: Holm promises at most 25 alarms on average, and the test fails above 49 (probability
+    500 samples, 53 places each: Holm promises at most 25 alarms on average, and the test fails above 51 (probability
     1e-6 at the nominal level). Without the correction more than half of the samples would alarm.
     """
     features = make_features().assign(**{f"x{i}": RNG.random(ROWS) for i in range(5)})

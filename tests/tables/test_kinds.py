@@ -197,7 +197,9 @@ def test_cells_that_are_not_of_the_kind_given(cells, kind, message):
 
 def test_nothing_there():
     """A column without a value fits every kind."""
-    for cells, type in ((["", "?"], None), ([None, None], pa.null()), ([None, None], pa.int64())):
+    empty = [None, None]
+    types = (pa.null(), pa.int64(), pa.float64(), pa.bool_(), pa.decimal128(3))
+    for cells, type in ((["", "?"], None), ([NAN, None], pa.float64()), *((empty, type) for type in types)):
         assert_array_equal(column(cells, "numbers", type=type), [NAN, NAN])
         assert_array_equal(column(cells, "dates", type=type), [NAT, NAT])
         assert list(column(cells, "text", type=type)) == [None, None]

@@ -157,6 +157,25 @@ def test_kept_columns_go_through(tmp_path):
     assert (tmp_path / "b.csv").read_text() == f"id,kind,mean\n{2**60 + 1},oak,1\n,,2\n3,ash,3\n"
 
 
+def test_text_of_other_types(tmp_path, monkeypatch):
+    """Categories, and text as other programs write it, are made harmless as well; so is text from many batches."""
+    path = tmp_path / "a.csv"
+    write(path, pd.DataFrame({"a": pd.Categorical(["=1", None])}), pd.DataFrame({"a": pd.Categorical(["@2", "b"])}))
+    assert path.read_text() == 'a\n"\'=1"\n""\n"\'@2"\nb\n'
+    source = tmp_path / "a.arrow"
+    view = pa.table({"a": pa.array(["=1", "b"], pa.string_view()), "x": [1, 2]})
+    with pa.ipc.new_file(str(source), view.schema) as file:
+        file.write(view)
+    (chunk,) = read_chunks(source, {"x": "numbers"}, keep=["a"])
+    write(path, chunk.kept, force=True)
+    assert path.read_text() == 'a\n"\'=1"\nb\n'
+    monkeypatch.setattr("hetcal.tables.records.BATCH_ROWS", 2)
+    (tmp_path / "b.csv").write_text("a,x\n" + "=1,1\n" * 5)
+    (chunk,) = read_chunks(tmp_path / "b.csv", {"x": "numbers"}, keep=["a"])
+    write(path, pd.concat([chunk.kept, chunk.frame], axis=1), force=True)
+    assert path.read_text() == "a,x\n" + '"\'=1",1\n' * 5
+
+
 def test_the_same_table_gives_the_same_bytes(tmp_path):
     """No time, no name and no place goes into a gzip file."""
     frame = pd.DataFrame({"a": [1.0]})

@@ -36,6 +36,7 @@ def fit_file(
     texts: Sequence[str] = (),
     seed: int = 0,
     settings: Sequence[str] = (),
+    jobs: int = 1,
     report: Path | None = None,
     format: Format = Format(),  # noqa: B008 (frozen)
     quiet: bool = False,
@@ -60,7 +61,13 @@ def fit_file(
     if method == "auto":
         with steps(is_watched(quiet), "fit") as show:
             method, comparison = choose(
-                train_rows.X, train_rows.y, seed=seed, groups=train_rows.groups, settings=chosen_settings, progress=show
+                train_rows.X,
+                train_rows.y,
+                seed=seed,
+                groups=train_rows.groups,
+                settings=chosen_settings,
+                jobs=jobs,
+                progress=show,
             )
     model = make(method, random_state=seed, progress=is_watched(quiet), **chosen_settings)
     model.fit(train_rows.X, train_rows.y, groups=train_rows.groups)

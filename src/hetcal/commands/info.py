@@ -1,4 +1,4 @@
-"""`hetcal info` and `hetcal methods`: what a model file holds, and what there is to fit."""
+"""`hetcal info`: what a model file holds, without torch."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ from hetcal.model_schema import ClassifierModel, Model, NumericColumn
 
 
 def describe_file(path: Path) -> dict[str, Any]:
-    """What a model file says of itself. The whole file is checked, without torch."""
+    """What a model file says of itself. The whole file is checked."""
     contents = model_file.read(path)
     model, summary = contents.model, contents.summary
     facts = {
@@ -49,16 +49,3 @@ def describe_column(column: Any) -> dict[str, Any]:
 
 def flat(value: Any) -> Any:
     return ", ".join(f"{key}={item}" for key, item in value.items()) if isinstance(value, dict) else value
-
-
-def describe_methods() -> dict[str, Any]:
-    """The rows of `METHODS` that a model can be fitted by."""
-    from hetcal.comparison import INFORMATIVE
-    from hetcal.methods import METHODS
-
-    rows = [
-        {"name": name, "title": row.title, "estimator": row.estimator, "objective": row.objective}
-        for name, row in METHODS.items()
-        if name in INFORMATIVE
-    ]
-    return {"command": "methods", "methods": rows}

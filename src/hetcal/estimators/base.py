@@ -51,7 +51,7 @@ class AbstractEstimator(nn.Module):
 
     def outputs(self, x: Tensor) -> Tensor:
         """The network's answer, with its shape checked: (n, n_outputs), or (n, n_targets, n_outputs)."""
-        return check_outputs(self.network(x), len(x), self.n_outputs, self.n_targets)
+        return check_outputs(self.network(x), x.shape[0], self.n_outputs, self.n_targets)
 
     def forward(self, x: Tensor) -> Prediction:
         raise TypeError(f"{type(self).__name__} must define forward(x) -> Prediction; see hetcal.estimators.base")

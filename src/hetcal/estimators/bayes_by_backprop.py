@@ -105,7 +105,8 @@ class GaussianWeights(RandomLayer):
         if self.training:
             return torch.randn(like.shape, dtype=like.dtype, generator=self.generator).to(like.device)
         draws = self.frozen(like)[self.window]  # (passes, units)
-        return draws.repeat_interleave(len(like) // len(draws), dim=0)
+        rows = like.shape[0] // len(draws)
+        return draws[:, None].expand(-1, rows, *draws.shape[1:]).flatten(0, 1)
 
     def draw_frozen(self, h: Tensor, generator: torch.Generator) -> Tensor:
         return torch.randn(self.prediction_samples, *h.shape[1:], dtype=h.dtype, generator=generator).to(h.device)

@@ -97,7 +97,7 @@ class AbstractEnsemble(AbstractEstimator):
 
         def call(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Tensor:
             outputs: Tensor = functional_call(template, (parameters, buffers), (x,))
-            return check_outputs(outputs, len(x), self.n_outputs, self.n_targets)
+            return check_outputs(outputs, x.shape[0], self.n_outputs, self.n_targets)
 
         if not self._one_by_one:
             try:

@@ -111,7 +111,7 @@ class SampledPasses(AbstractEstimator):
 
     def _passes(self, layers: list[nn.Module], h: Tensor, window: slice) -> Tensor:
         """All passes of the window as one batch of (passes * n) rows."""
-        passes, n = window.stop - window.start, len(h)
+        passes, n = window.stop - window.start, h.shape[0]
         for layer in self.random_layers:
             layer.window = window
         layers, h = self.repeat(layers, h, passes)

@@ -75,6 +75,7 @@ class SimultaneousQuantiles(AbstractEstimator):
     ) -> None:
         super().__init__(network, n_targets=n_targets, seed=seed)
         self.pair = check_quantile_pair(quantiles)
+        self.pair_wings = wings(torch.tensor(self.pair, dtype=torch.float32))  # (2, 4)
         self.levels = check_number("levels", levels, 1, integer=True)
         self.std_floor = check_number("std_floor", std_floor, 0, open_low=True)
 
@@ -82,7 +83,7 @@ class SimultaneousQuantiles(AbstractEstimator):
         outputs = self.outputs(x)  # (n, 5)
         center, slopes = outputs[..., 0], F.softplus(outputs[..., 1:])
         mean = center + MEAN_WING * (slopes[..., 0] - slopes[..., 1]) + MEAN_TAIL * (slopes[..., 2] - slopes[..., 3])
-        lower, upper = ((slopes * wings(outputs.new_tensor(level))).sum(-1) for level in self.pair)
+        lower, upper = ((slopes * wing).sum(-1) for wing in self.pair_wings.to(slopes))
         std = (upper - lower) / float(ndtri(self.pair[1]) - ndtri(self.pair[0])) + self.std_floor
         return QuantileFunctionPrediction(mean, std, center=center, slopes=slopes)
 

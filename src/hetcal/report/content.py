@@ -128,10 +128,10 @@ def describe_calibration(truth: Floats, prediction: Any) -> dict[str, Any]:
     else:
         below = int((outside & (curve.coverage < curve.levels)).sum())
         above = int(outside.sum()) - below
-        parts = [f"below it at {below} (too narrow)"] * (below > 0) + [f"above it at {above} (wider than needed)"] * (
-            above > 0
-        )
-        text = f"Of {len(outside)} levels the curve leaves the noise band at {below + above}: {', '.join(parts)}."
+        where = "below it: the intervals are too narrow" if below else "above it: the intervals are wider than needed"
+        if below and above:
+            where = f"below it at {below} (too narrow), above it at {above} (wider than needed)"
+        text = f"The curve leaves the noise band at {below + above} of {len(outside)} levels, {where}."
     return {
         "levels": curve.levels.tolist(),
         "coverage": curve.coverage.tolist(),
@@ -147,7 +147,7 @@ def describe_sharpness(width: Floats) -> dict[str, Any]:
     """A histogram over round ranges; what lies far out to the right is counted, not drawn."""
     p05, median, p95, p99 = (float(q) for q in np.quantile(width, [0.05, 0.5, 0.95, 0.99], method="inverted_cdf"))
     low, high = float(width.min()), float(width.max())
-    if high - median > 5 * (p99 - median):
+    if high > p99 + 0.5 * (p99 - median):
         high = p99
     edges = histogram_edges(low, high, int(np.clip(2 * np.sqrt(len(width)), 4, MOST_BARS)))
     counts, _ = np.histogram(width, edges)

@@ -81,14 +81,21 @@ def read_column(cells: pa.ChunkedArray, place: Place, kind: str | None = None) -
         return to_text(words_of(cells))
     if is_text(cells.type):
         return read_words(cells, place, kind)
+    if pc.all(pc.is_null(cells, nan_is_null=True)).as_py():
+        return nothing(len(cells), kind)
     natural = "dates" if is_date(cells.type) else "numbers"
-    if kind not in (None, natural) and cells.null_count < len(cells):
+    if kind not in (None, natural):
         advice = "give it the type it had in fit"
         raise ValueError(f"column {place.column!r} of {place.file} must hold {kind}, got {cells.type}; {advice}")
-    if (kind or natural) == "dates":
+    if natural == "dates":
         options = pc.CastOptions(target_type=pa.timestamp("us"), allow_time_truncate=True)
         return pc.cast(cells, options=options).to_numpy()
     return finite(pc.cast(cells, pa.float64(), safe=False).to_numpy(), cells, place)
+
+
+def nothing(length: int, kind: str | None) -> Any:
+    """A column without a value; it fits every kind, and is numbers if none is given."""
+    return np.full(length, "NaT", "datetime64[us]") if kind == "dates" else np.full(length, np.nan)
 
 
 def decoded(cells: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -107,7 +114,7 @@ def words_of(cells: pa.ChunkedArray) -> pa.ChunkedArray:
 def read_words(cells: pa.ChunkedArray, place: Place, kind: str | None) -> Any:
     words = words_of(cells)
     if words.null_count == len(words):
-        return np.full(len(words), "NaT", "datetime64[us]") if kind == "dates" else np.full(len(words), np.nan)
+        return nothing(len(words), kind)
     if kind != "dates":
         numbers = to_numbers(words, place.decimal)
         if numbers is not None:

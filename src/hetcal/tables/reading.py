@@ -78,8 +78,8 @@ def read_frame(
         for option, columns in (("--text", texts), ("--drop", drop)):
             for column in columns:
                 check_choice(option, column, table.columns)
-        wanted = [column for column in table.columns if column not in set(drop)] if kinds is None else list(kinds)
         known = dict.fromkeys(texts, "text") if kinds is None else kinds
+        wanted = without(table.columns, drop) if kinds is None else list(kinds)
         check_columns(table, wanted)
         block = join(table.batches(wanted, FRAME_ROWS), table.name)
         return convert(table, block, {column: known.get(column) for column in wanted})
@@ -129,10 +129,9 @@ def open_table(path: str | Path, format: Format) -> Iterator[AnyTable]:
 
 def check_columns(table: AnyTable, wanted: Collection[str]) -> None:
     """All columns wanted are there and hold cells; the others are named too, so that a new spelling is seen."""
-    there = set(table.columns)
-    missing = [column for column in dict.fromkeys(wanted) if column not in there]
+    missing = without(dict.fromkeys(wanted), table.columns)
     if missing:
-        others = [column for column in table.columns if column not in set(wanted)]
+        others = without(table.columns, wanted)
         instead = f"it has {listed(others)} instead" if others else "it has no other columns"
         plural = "s" if len(missing) > 1 else ""
         raise ValueError(
@@ -141,6 +140,11 @@ def check_columns(table: AnyTable, wanted: Collection[str]) -> None:
         )
     for column in wanted:
         check_type(table.name, column, table.schema.field(column).type)
+
+
+def without(columns: Iterable[str], others: Iterable[str]) -> list[str]:
+    left_out = set(others)
+    return [column for column in columns if column not in left_out]
 
 
 def listed(columns: Sequence[str]) -> str:

@@ -68,6 +68,7 @@ class TextTable:
         self.pending = [] if self.dialect.has_header else [first]
         numbered = (f"column_{place}" for place in range(1, len(first) + 1))
         self.columns = [cell.strip() for cell in first] if self.dialect.has_header else list(numbered)
+        self.schema = pa.schema([(column, pa.string()) for column in self.columns])
         check_names(self.name, self.columns, f", or give --no-header if row {self.first_row} holds data")
 
     def close(self) -> None:
@@ -76,10 +77,6 @@ class TextTable:
     @property
     def decimal(self) -> str:
         return self.dialect.decimal
-
-    @property
-    def schema(self) -> pa.Schema:
-        return pa.schema([(column, pa.string()) for column in self.columns])
 
     def batches(self, wanted: Sequence[str], rows: int) -> Iterator[Batch]:
         """The rows, of the wanted columns, at most `rows` at once."""

@@ -115,10 +115,15 @@ def plain_errors(name: str) -> Iterator[None]:
 
 
 def schema_of(frame: pd.DataFrame) -> pa.Schema:
-    """The types of the first chunk; a column with nothing in it is text, which takes whatever comes later."""
+    """The types of the first chunk; categories, which may differ in later ones, are plain values."""
     schema = pa.Schema.from_pandas(frame, preserve_index=False)
-    types = [pa.string() if pa.types.is_null(field.type) else field.type for field in schema]
-    return pa.schema(zip(schema.names, types, strict=True))
+    return pa.schema((field.name, plain_type(field.type)) for field in schema)
+
+
+def plain_type(type: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(type):
+        return plain_type(type.value_type)
+    return pa.string() if pa.types.is_null(type) else type  # a column with nothing in it takes what comes later
 
 
 def open_sink(name: str, file: BinaryIO, schema: pa.Schema) -> Sink:
@@ -143,9 +148,8 @@ class CsvSink:
 
     def write(self, table: pa.Table) -> None:
         columns = [cells_of(column) for column in table.columns]
-        self._write_lines(
-            pc.binary_join_element_wise(*columns, pa.scalar(self.separator, pa.large_string())).to_pylist()
-        )
+        separator = pa.scalar(self.separator, pa.large_string())
+        self._write_lines(pc.binary_join_element_wise(*columns, separator).to_pylist())
 
     def _write_lines(self, lines: list[str]) -> None:
         # Only a table of one column has empty lines; they would not be rows.
@@ -161,13 +165,13 @@ def cells_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
     cells = pc.fill_null(pc.cast(column, pa.large_string()), "")
     if pa.types.is_floating(column.type):
         return pc.if_else(pc.equal(cells, "nan"), "", cells)
-    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        return pa.chunked_array([[written(cell) for cell in cells.to_pylist()]], pa.large_string())
-    return cells
+    if pa.types.is_primitive(column.type) or pa.types.is_decimal(column.type):  # whole numbers, truth values, dates
+        return cells
+    return pa.chunked_array([[written(cell) for cell in cells.to_pylist()]], pa.large_string())
 
 
 def written(text: str) -> str:
-    """A text cell that no spreadsheet takes for a formula, in quotation marks where it needs them.
+    r"""A text cell that no spreadsheet takes for a formula, in quotation marks where it needs them.
 
     >>> written("=1+1"), written("-5"), written("oak, ash")
     ('"\'=1+1"', '-5', '"oak, ash"')
