@@ -43,7 +43,7 @@ class Scale:
         """Title, and ticks with their labels."""
         ticks = log_ticks(self.low, self.high) if self.log else round_ticks(self.low, self.high, most)
         step = ticks[1] - ticks[0] if len(ticks) > 1 and not self.log else None
-        shown = [number(tick, 1) for tick in ticks] if self.log else []
+        shown = [number(tick, 1).removeprefix("1 \N{MULTIPLICATION SIGN} ") for tick in ticks] if self.log else []
         unit = ""
         if not self.log:
             form = format_for(ticks, step)
@@ -170,10 +170,9 @@ def histogram_chart(sharpness: dict[str, Any]) -> Chart:
         where = {"x": left, "width": round(right - left, 2), "y": top, "height": round(100 - top, 2)}
         title = f"{form(low)} to {form(high)}{' ' + form.unit if form.unit else ''}"
         bars.append({**where, "rows": rows, "label": title, "text": f"{title}: {count(rows, 'row')}"})
-    whole = max(counts) < 5
     return {
         "x": x.axis(f"Width of the {percent(sharpness['level'], 0)} interval"),
-        "y": y.axis("Rows", most=max(counts) if whole else 5),
+        "y": y.axis("Rows", most=min(max(counts) + 1, 5)),
         "bars": bars,
         "median": {"x": x.place(sharpness["median"]), "label": f"median {number(sharpness['median'])}"},
     }

@@ -124,7 +124,9 @@ def describe_calibration(truth: Floats, prediction: Any) -> dict[str, Any]:
     curve = calibration_curve(truth, prediction, confidence=CONFIDENCE)
     outside = (curve.coverage < curve.lower - 1e-9) | (curve.coverage > curve.upper + 1e-9)
     if not outside.any():
-        text = "The curve stays inside the noise band at every level: promised and observed coverage agree."
+        text = (
+            "The curve stays inside the noise band at every level: promised and observed coverage agree within noise."
+        )
     else:
         below = int((outside & (curve.coverage < curve.levels)).sum())
         above = int(outside.sum()) - below
@@ -145,10 +147,10 @@ def describe_calibration(truth: Floats, prediction: Any) -> dict[str, Any]:
 
 def describe_sharpness(width: Floats) -> dict[str, Any]:
     """A histogram over round ranges; what lies far out to the right is counted, not drawn."""
-    p05, median, p95, p99 = (float(q) for q in np.quantile(width, [0.05, 0.5, 0.95, 0.99], method="inverted_cdf"))
-    low, high = float(width.min()), float(width.max())
-    if high > p99 + 0.5 * (p99 - median):
-        high = p99
+    median = float(np.median(width))
+    p05, p90, p95 = np.quantile(width, [0.05, 0.9, 0.95], method="inverted_cdf").tolist()
+    reach = median + 3 * (p90 - median) if p90 > median else np.inf
+    low, high = float(width.min()), float(width[width <= reach].max())
     edges = histogram_edges(low, high, int(np.clip(2 * np.sqrt(len(width)), 4, MOST_BARS)))
     counts, _ = np.histogram(width, edges)
     above = int((width > edges[-1]).sum())

@@ -50,6 +50,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters.update(
+        count=wording.count,
         number=wording.number,
         percent=lambda share, decimals=1: keep_together(wording.percent(share, decimals)),
         keep_together=keep_together,
