@@ -1,17 +1,25 @@
 """The command line: arguments become one call, and an error that a user can mend is one sentence on stderr."""
 
+import contextlib
 import csv
 import io
+import json
+import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
+import typer
 
-from hetcal import cli
+from hetcal import METHODS, __version__, cli
 from hetcal.benchmark.protocol import parse_protocol
 from hetcal.benchmark.results import open_folder, read_results
+from hetcal.methods import PAPER
 from tests.studies import TINY, cell_files, fingerprint, make_results
 
 SMALL = TINY.replace(', "skewed"', "").replace("seeds = 2", "seeds = 1")
@@ -318,3 +326,120 @@ def test_without_typer():
     done = run(sys.executable, "-c", code)
     assert done.returncode == 1
     assert done.stderr == "the command line needs typer and rich; install them with: pip install 'hetcal[cli]'\n"
+
+
+TINY_FIT = ("--set", "max_epochs=2", "--set", "width=8", "--set", "depth=1")
+
+
+@pytest.fixture
+def table(tmp_path):
+    """Forty rows of two numbers and a target."""
+    values = np.random.default_rng(0).normal(size=(40, 3))
+    pd.DataFrame(values, columns=["a", "b", "y"]).to_csv(tmp_path / "train.csv", index=False)
+    return "train.csv"
+
+
+def test_version_and_methods(hetcal):
+    assert hetcal("--version") == (0, f"hetcal {__version__}\n", "")
+    code, out, _ = hetcal("methods")
+    assert code == 0
+    assert "ensemble-hc" in out
+    assert "random-sigma" not in out  # for an argument, not for use
+    names = [row["name"] for row in json.loads(hetcal("methods", "--json")[1])["methods"]]
+    assert set(PAPER) <= set(names) < set(METHODS)
+
+
+def test_compare_with_report(hetcal, table, tmp_path):
+    """The table, the recommendation and the page; `--json` has the numbers of each fold."""
+    compare = ("compare", table, "--target", "y", "--methods", "hnn,quantile-hc", "--folds", "2", *TINY_FIT)
+    code, out, err = hetcal(*compare, "--report", "compare.html")
+    assert code == 0, err
+    assert "Quantile-HC" in out
+    assert "Report: compare.html" in out
+    assert "Quantile-HC" in (tmp_path / "compare.html").read_text()
+    result = json.loads(hetcal(*compare, "--json")[1])
+    assert [len(method["metrics"]["crps"]["values"]) for method in result["methods"]] == [2, 2]
+    assert result["recommendation"]["text"] in out
+
+
+def test_fit_then_export(hetcal, table, tmp_path):
+    """Quiet means quiet; the graph is written, and asked for twice it is not replaced without a word."""
+    fit = ("fit", table, "--target", "y", "--out", "m.hetcal", "--method", "hnn", *TINY_FIT)
+    assert hetcal(*fit, "--quiet") == (0, "", "")
+    code, out, err = hetcal("export", "m.hetcal", "--onnx", "m.onnx")
+    assert (code, out) == (0, "m.onnx: features -> mean, std\n"), err
+    code, _, err = hetcal("export", "m.hetcal", "--onnx", "m.onnx")
+    assert (code, err) == (2, "hetcal: m.onnx exists already; give --force to replace it\n")
+
+
+def test_bench_report(hetcal, results, tmp_path):
+    """Failed cells do not keep the page from being written."""
+    code, out, err = hetcal("bench", "report", results, "--out", "study.html")
+    assert (code, out) == (0, "study.html\n"), err
+    assert "HNN" in (tmp_path / "study.html").read_text()
+
+
+def test_overwriting_asks_on_a_terminal(tmp_path):
+    """On a real terminal: no keeps the file, yes replaces it."""
+    pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
+    pd.DataFrame({"y": [0.0, 1.0], "mean": 0.5, "std": 1.0}).to_csv(tmp_path / "p.csv", index=False)
+    report = tmp_path / "r.html"
+    report.write_text("old")
+    command = [sys.executable, "-m", "hetcal.cli", "evaluate", "p.csv", "--target", "y", "--report", "r.html"]
+    for answer, is_old in ((b"n\n", True), (b"y\n", False)):
+        ours, theirs = pty.openpty()
+        streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
+        process = subprocess.Popen(command, cwd=tmp_path, **streams)
+        os.close(theirs)
+        os.write(ours, answer)
+        said = b""
+        with contextlib.suppress(OSError):  # how Linux says that the other side is closed
+            while piece := os.read(ours, 1024):
+                said += piece
+        os.close(ours)
+        process.wait(timeout=120)
+        assert b"r.html exists already; replace it?" in said
+        assert (report.read_text() == "old") is is_old
+
+
+def test_a_missing_extra_is_named(tmp_path):
+    """Which extra to install, in one line."""
+    (tmp_path / "p.csv").write_text("y,mean,std\n1,1,1\n")
+    for package, extra in (("pyarrow", "cli"), ("jinja2", "report")):
+        code = (
+            f"import sys; sys.modules['{package}'] = None; sys.argv[1:] = ['evaluate', 'p.csv', '--target', 'y']; "
+            "from hetcal.cli import main; main()"
+        )
+        ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert ended.returncode == 2
+        assert f"pip install 'hetcal[{extra}]'" in ended.stderr
+        assert len(ended.stderr.splitlines()) == 1
+
+
+def test_a_reader_that_has_gone_is_no_traceback(tmp_path):
+    """`hetcal ... | head`: the pipe is closed before the answer comes."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "hetcal.cli", "--version"]
+    ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=120)
+    os.close(write)
+    assert ended.returncode == cli.BROKEN_PIPE
+    assert ended.stderr == ""
+
+
+def documented_commands():
+    """Every `hetcal` line in the shell blocks of the documentation."""
+    root = Path(__file__).parents[1]
+    for page in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
+        for block in re.findall(r"```bash\n(.*?)```", page.read_text(), flags=re.DOTALL):
+            yield from (f"{page.name}: {line}" for line in block.splitlines() if line.startswith("hetcal "))
+
+
+@pytest.mark.parametrize("line", documented_commands())
+def test_documented_commands_are_understood(line):
+    """Commands and options in the documentation exist, and take the values that are shown."""
+    words = shlex.split(line.partition(": ")[2], comments=True)[1:]
+    command = typer.main.get_command(cli.app)
+    while words and words[0] in getattr(command, "commands", {}):
+        command = command.commands[words.pop(0)]
+    command.make_context(command.name, words)

@@ -119,7 +119,7 @@ def test_every_estimator(tmp_path, estimator):
         {"random_state": np.random.default_rng(5)},
         {"random_state": 2**32 - 1, "column_order": "as_fitted", "validation_fraction": 0.0},
     ],
-    ids=lambda settings: ", ".join(f"{key}={value}" for key, value in settings.items()),
+    ids=lambda settings: ", ".join(settings),
 )
 def test_settings(tmp_path, settings):
     check_round_trip(HCRegressor(**{**SMALL, **settings}).fit(X, Y), tmp_path / "model")

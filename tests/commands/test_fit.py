@@ -1,0 +1,83 @@
+"""`hetcal fit` from Python: the split, the groups, the choice of a method, and what the file remembers."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+
+import hetcal
+from hetcal import model_file
+from hetcal.commands.columns import Rows
+from hetcal.commands.fit import fit_file, split_rows
+
+TINY = ["max_epochs=3", "width=8", "depth=1"]
+
+
+@pytest.fixture
+def table(tmp_path):
+    """60 rows of 12 patients."""
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": random.normal(size=60), "patient": [f"p{i % 12}" for i in range(60)]})
+    frame["y"] = 2 * frame["a"] + random.normal(size=60)
+    frame.to_csv(tmp_path / "train.csv", index=False)
+    return tmp_path / "train.csv"
+
+
+def fit(table, **options):
+    out = table.parent / "model.hetcal"
+    result = fit_file(str(table), out, **{"target": "y", "method": "hnn", "settings": TINY, "quiet": True, **options})
+    return result, hetcal.load(out)
+
+
+def test_groups_are_never_split():
+    """Every patient is on one side only, for several seeds; without groups they are not."""
+    groups = pd.Series([f"p{i % 12}" for i in range(60)])
+    rows = Rows(pd.DataFrame({"a": range(60)}), np.arange(60.0), groups)
+    for seed in range(5):
+        train, test = split_rows(rows, 0.25, seed)
+        assert set(train.groups).isdisjoint(test.groups)
+        assert len(train) + len(test) == 60
+        assert len(set(test.groups)) == 3
+    train, test = split_rows(Rows(rows.X, rows.y), 0.25, 0)
+    assert not set(groups[train.X.index]).isdisjoint(groups[test.X.index])
+
+
+def test_the_file_is_the_model_that_was_judged(table):
+    """Its test figures come again from the file; the same seed gives the same model, another one another."""
+    result, model = fit(table, drop=["patient"])
+    rows = Rows(*(part for part in (pd.read_csv(table)[["a"]], pd.read_csv(table)["y"].to_numpy())))
+    _, test = split_rows(rows, 0.2, seed=0)
+    again = hetcal.evaluate(test.y, model.predict_dist(test.X))
+    assert result["metrics"]["crps"] == pytest.approx(again["crps"])
+    _, same = fit(table, drop=["patient"])
+    assert_array_equal(same.predict(rows.X), model.predict(rows.X))
+    _, other = fit(table, drop=["patient"], seed=1)
+    assert (other.predict(rows.X) != model.predict(rows.X)).any()
+
+
+def test_what_the_file_remembers(table):
+    result, _ = fit(table, group="patient")
+    summary = model_file.read(table.parent / "model.hetcal").summary
+    assert (summary.target, summary.method, summary.group, summary.dropped) == ("y", "hnn", "patient", [])
+    assert (summary.rows, summary.test_rows) == (result["rows"], result["test_rows"])
+    assert summary.metrics == result["metrics"]
+    assert result["report"]["kind"] == "model"
+    json.dumps(result, allow_nan=False)
+    assert str(table.parent) not in json.dumps(result["report"])
+
+
+def test_without_test_rows_all_train_and_nothing_is_judged(table):
+    result, _ = fit(table, test_size=0.0, drop=["patient"])
+    assert (result["rows"], result["test_rows"], result["metrics"]) == (60, 0, {})
+    assert "report" not in result
+
+
+def test_auto_chooses_and_says_why(table):
+    """One of the three candidates, with its reason in the report."""
+    result, model = fit(table, method="auto", drop=["patient"])
+    assert result["method"] in ("hnn", "quantile-hc", "ensemble-hc")
+    assert "CRPS" in result["recommendation"]
+    assert any(result["recommendation"] in str(entry) for entry in result["report"]["settings"])
+    assert model.estimator == hetcal.METHODS[result["method"]].estimator
