@@ -30,6 +30,6 @@ class Residual(nn.Module):
 train, test = heteroscedastic(1000, seed=0), heteroscedastic(500, seed=1)
 
 for estimator in ("quantile_range", "ensemble"):
-    model = HCRegressor(estimator, network=Residual, max_epochs=60, random_state=0).fit(train.X, train.y)
+    model = HCRegressor(estimator, network=Residual, max_epochs=40, random_state=0).fit(train.X, train.y)
     scores = evaluate(test.y, model.predict_dist(test.X))
     print(f"{estimator}: CE {scores['ce']:.2f} (a perfect model: {scores['ce_noise_floor']:.2f}); {scores['verdict']}")

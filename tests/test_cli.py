@@ -423,8 +423,7 @@ def test_a_reader_that_has_gone_is_no_traceback(tmp_path):
     command = [sys.executable, "-m", "hetcal.cli", "--version"]
     ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=120)
     os.close(write)
-    assert ended.returncode == cli.BROKEN_PIPE
-    assert ended.stderr == ""
+    assert (ended.returncode, ended.stderr) == (1, "")
 
 
 def documented_commands():
@@ -435,7 +434,7 @@ def documented_commands():
             yield from (f"{page.name}: {line}" for line in block.splitlines() if line.startswith("hetcal "))
 
 
-@pytest.mark.parametrize("line", documented_commands())
+@pytest.mark.parametrize("line", list(documented_commands()))
 def test_documented_commands_are_understood(line):
     """Commands and options in the documentation exist, and take the values that are shown."""
     words = shlex.split(line.partition(": ")[2], comments=True)[1:]

@@ -3,7 +3,6 @@
 Imports that cost time wait until a command needs them, so that `hetcal --help` answers at once.
 """
 
-import os
 import re
 import sys
 import warnings
@@ -56,7 +55,6 @@ Force = Annotated[bool, typer.Option("--force", help="Replace files that exist."
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of results that `hetcal bench run` has written.")]
 FORMATS = ("terminal", "markdown", "latex", "csv", "cells")
 STOPPED = 130  # what a shell expects after Ctrl-C, and what typer makes of it without a word
-BROKEN_PIPE = 141  # and where the reader of a pipe has gone
 
 
 def show_version(wanted: bool) -> None:
@@ -438,10 +436,6 @@ def main() -> None:
     warnings.showwarning = show_warning
     try:
         app()
-    except BrokenPipeError:
-        # The reader has gone, as in `hetcal ... | head`; what is still in the buffer has nowhere to go either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(BROKEN_PIPE)
     except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
         typer.echo(f"hetcal: {sentence(error)}", err=True)
         sys.exit(2)

@@ -53,17 +53,19 @@ def test_other_columns_are_places_to_look_at(tmp_path):
     worst = result["report"]["places"]["worst"][0]
     assert (worst["name"], worst["where"], worst["stands_out"]) == ("site", "= south", True)
     dropped = evaluate_predictions(str(tmp_path / "p.csv"), target="y", mean="m", std="s", drop=["site"])
-    assert all(place["name"] != "site" for place in dropped["report"]["places"]["worst"])
+    assert "site" not in str(dropped["report"].get("places"))
 
 
 def test_predictions_are_judged_without_torch(tmp_path):
-    """With torch made impossible to import."""
+    """Fast, and on machines that have none."""
     pd.DataFrame({"y": [0.0, 1.0], "mean": 0.5, "std": 1.0}).to_csv(tmp_path / "p.csv", index=False)
     code = (
-        "import sys; sys.modules['torch'] = None; sys.argv[1:] = "
-        "['evaluate', 'p.csv', '--target', 'y', '--report', 'r.html']; from hetcal.cli import main; main()"
+        "import atexit, sys; atexit.register(lambda: print('torch' in sys.modules)); "
+        "sys.argv[1:] = ['evaluate', 'p.csv', '--target', 'y', '--report', 'r.html']; "
+        "from hetcal.cli import main; main()"
     )
     ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert ended.returncode == 0, ended.stderr
     assert "90 % intervals covered 100.0 % of 2 test rows" in ended.stdout
+    assert ended.stdout.endswith("False\n")
     assert (tmp_path / "r.html").exists()

@@ -4,7 +4,6 @@ import csv
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -105,10 +104,3 @@ def test_mixed_table_with_missing_values(run, tmp_path):
     assert "surface" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
     assert refused.stdout == ""
-
-    run("predict", "flats.hetcal", "test.csv", "--out", "flats.parquet", "--quiet")
-    again = run("predict", "flats.hetcal", "test.csv", "--out", "flats.parquet", code=2)
-    assert "flats.parquet exists already; give --force to replace it" in again.stderr
-    run("predict", "flats.hetcal", "test.csv", "--out", "flats.parquet", "--force")
-    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".part") == []
-    assert Path(tmp_path / "flats.parquet").read_bytes()[:4] == b"PAR1"

@@ -218,6 +218,21 @@ def test_columns_are_matched_by_name(hetcal, model, tmp_path):
 FILES = ("train.csv", "other.csv")
 
 
+def test_predictions_are_replaced_only_by_force(hetcal, model, tmp_path):
+    """In every format; nothing is left beside the file."""
+    for name, start in (
+        ("p.csv", b"mean,"),
+        ("p.parquet", b"PAR1"),
+        ("p.feather", b"ARROW1"),
+        ("p.csv.gz", b"\x1f\x8b"),
+    ):
+        assert hetcal("predict", model, "train.csv", "--out", name, "--quiet") == (0, "", "")
+        check_refused(hetcal("predict", model, "train.csv", "--out", name), f"{name} exists already; give --force")
+        assert hetcal("predict", model, "train.csv", "--out", name, "--force")[0] == 0
+        assert (tmp_path / name).read_bytes().startswith(start)
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_other_wrong_words_of_predict(hetcal, model, tmp_path):
     predict = ("predict", model, "train.csv")
     check_refused(hetcal(*predict, "--out", "-", "--level", "95"), "level must be between 0 and 1", "0.95")

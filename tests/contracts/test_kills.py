@@ -15,7 +15,7 @@ import pytest
 from hetcal import model_file
 from tests.processes import needs_proc
 
-FITS, PREDICTIONS = 60, 40
+FITS, PREDICTIONS = 50, 20
 SEED = 0
 
 

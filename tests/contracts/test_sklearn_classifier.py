@@ -14,7 +14,7 @@ def small(estimator: str, likelihood: str = "probit") -> HCClassifier:
     return HCClassifier(estimator, likelihood, width=32, depth=1, dropout=0.1, learning_rate=2e-2, max_epochs=20)
 
 
-@parametrize_with_checks([HCClassifier(max_epochs=100), *map(small, CLASS_ESTIMATORS), small("mc_dropout", "sampling")])
+@parametrize_with_checks([HCClassifier(max_epochs=40), *map(small, CLASS_ESTIMATORS), small("mc_dropout", "sampling")])
 def test_scikit_learn_check(estimator, check):
     """Every check that scikit-learn runs on its own classifiers."""
     check(estimator)
