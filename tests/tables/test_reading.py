@@ -190,3 +190,16 @@ def test_without_the_extra_and_without_torch():
     assert process.stderr.strip().splitlines()[-1] == f"ImportError: {message}"
     code = "import sys, hetcal.tables; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet", "feather"])
+def test_progress_is_known_from_the_file(ending, tmp_path):
+    """The share that was read rises to all of it, so that the time left can be told."""
+    path = tmp_path / f"t.{ending}"
+    with open_writer(path) as writer:
+        for piece in range(20):
+            writer.write(pd.DataFrame(np.random.default_rng(piece).normal(size=(10_000, 2)), columns=["a", "b"]))
+    shares = [chunk.share for chunk in read_chunks(path, {"a": "numbers", "b": "numbers"}, rows=20_000)]
+    assert shares == sorted(shares)
+    assert shares[0] < 0.5
+    assert shares[-1] == 1

@@ -46,7 +46,7 @@ def predict_file(
             writer.write(pd.concat([kept, predicted], axis=1) if keep else predicted)
             rows += len(predicted)
             unseen.update(regressor.count_unseen(chunk.frame))
-            show(rows)
+            show(rows, round(rows / chunk.share) if chunk.share else None)
     warn_of_unseen(unseen, rows)
     return {"command": "predict", "out": str(out), "rows": rows, "unseen_labels": dict(unseen)}
 

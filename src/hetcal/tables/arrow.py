@@ -38,6 +38,7 @@ class ArrowTable:
 
     decimal = "."
     file: Any
+    share: float | None = 0.0  # how much of it was read
 
     def __init__(self, name: str, schema: pa.Schema) -> None:
         self.name = name
@@ -84,7 +85,11 @@ class ParquetTable(ArrowTable):
         super().__init__(name, schema)
 
     def _read(self, wanted: list[str], limit: int) -> Iterator[pa.RecordBatch]:
-        yield from self.file.iter_batches(limit, columns=wanted)
+        done = 0
+        for batch in self.file.iter_batches(limit, columns=wanted):
+            done += batch.num_rows
+            self.share = done / max(self.file.metadata.num_rows, 1)
+            yield batch
 
 
 class FeatherTable(ArrowTable):
@@ -100,4 +105,5 @@ class FeatherTable(ArrowTable):
         fields = [self.schema.get_field_index(column) for column in wanted]
         reader = pa.ipc.open_file(self.file, options=pa.ipc.IpcReadOptions(included_fields=fields))
         for place in range(reader.num_record_batches):
+            self.share = (place + 1) / reader.num_record_batches
             yield reader.get_batch(place)

@@ -45,12 +45,13 @@ class Chunk:
 
     `frame` holds the columns asked for, converted; `kept` holds others as they are in the file: text for CSV, their own
     types for Parquet and Feather. The index of both are the numbers of the rows as messages show them; `first_row` is
-    the first of them.
+    the first of them. `share` is about how much of the file was read by then, None for a pipe.
     """
 
     frame: pd.DataFrame
     kept: pd.DataFrame
     first_row: int
+    share: float | None
 
 
 def read_frame(
@@ -109,7 +110,7 @@ def read_chunks(
         for batches in group(table.batches(list(dict.fromkeys([*wanted, *keep])), rows), rows):
             block = join(batches, table.name)
             frame = as_it_is(block, wanted) if kinds is None else convert(table, block, dict(kinds))
-            yield Chunk(frame, as_it_is(block, list(dict.fromkeys(keep))), int(block.rows[0]))
+            yield Chunk(frame, as_it_is(block, list(dict.fromkeys(keep))), int(block.rows[0]), table.share)
 
 
 @contextlib.contextmanager

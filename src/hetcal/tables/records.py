@@ -55,6 +55,7 @@ class TextTable:
     """A CSV file: its columns, then its rows. Blank lines hold no row, but are counted, as a spreadsheet does."""
 
     def __init__(self, source: Source, format: Format) -> None:
+        self.source = source
         self.name = source.name
         self.dialect = find_dialect(source.name, source.head, source.is_whole, format)
         self.text = io.TextIOWrapper(source.stream, self.dialect.encoding, errors="surrogateescape", newline="")
@@ -77,6 +78,11 @@ class TextTable:
     @property
     def decimal(self) -> str:
         return self.dialect.decimal
+
+    @property
+    def share(self) -> float | None:
+        """How much of it was read, about; None if that cannot be known."""
+        return self.source.share
 
     def batches(self, wanted: Sequence[str], rows: int) -> Iterator[Batch]:
         """The rows, of the wanted columns, at most `rows` at once."""

@@ -6,6 +6,7 @@ Text is never read twice, so that pipes work: the head that was looked at is han
 import contextlib
 import gzip
 import io
+import os
 import re
 import sys
 import zlib
@@ -46,6 +47,14 @@ class Source:
     head: bytes
     is_whole: bool  # the head is all there is
     stream: BinaryIO
+    file: BinaryIO | None = None  # as it lies on the disk, packed or not
+
+    @property
+    def share(self) -> float | None:
+        """How much of the file was read; unknown of a pipe."""
+        if self.file is None or not self.file.seekable():
+            return None
+        return self.file.tell() / max(os.fstat(self.file.fileno()).st_size, 1)
 
 
 class Rejoined(io.RawIOBase):
@@ -98,7 +107,7 @@ def open_source(path: str | Path) -> Iterator[Source]:
                 file: BinaryIO = sys.stdin.buffer
             else:
                 file = stack.enter_context(Path(path).open("rb"))
-            head = file.read(HEAD_BYTES)
+            raw, head = file, file.read(HEAD_BYTES)
             is_gzip = head.startswith(GZIP)
             if is_gzip:
                 packed = stack.enter_context(gzip.GzipFile(fileobj=rejoin(head, file)))
@@ -110,7 +119,7 @@ def open_source(path: str | Path) -> Iterator[Source]:
                 f"{name} holds {'gzipped ' if is_gzip else ''}Parquet or Feather, which is read from an unpacked file "
                 "only; give the name of such a file, or CSV"
             )
-        yield Source(name, form, head, len(head) < HEAD_BYTES, stack.enter_context(rejoin(head, file)))
+        yield Source(name, form, head, len(head) < HEAD_BYTES, stack.enter_context(rejoin(head, file)), raw)
 
 
 def rejoin(head: bytes, rest: BinaryIO) -> BinaryIO:
