@@ -19,7 +19,8 @@ import typer
 from hetcal import METHODS, __version__, cli
 from hetcal.benchmark.protocol import parse_protocol
 from hetcal.benchmark.results import open_folder, read_results
-from hetcal.methods import PAPER
+from hetcal.methods import PAPER, make
+from tests.processes import wait_until
 from tests.studies import TINY, cell_files, fingerprint, make_results
 
 SMALL = TINY.replace(', "skewed"', "").replace("seeds = 2", "seeds = 1")
@@ -424,6 +425,27 @@ def test_a_reader_that_has_gone_is_no_traceback(tmp_path):
     ended = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=120)
     os.close(write)
     assert (ended.returncode, ended.stderr) == (1, "")
+
+
+def test_an_ended_process_removes_what_it_began(tmp_path):
+    """SIGTERM, as a scheduler sends it: no half-written file is left. Standard input keeps the command waiting."""
+    values = np.random.default_rng(0).normal(size=(40, 3))
+    pd.DataFrame(values, columns=["a", "b", "y"]).to_csv(tmp_path / "t.csv", index=False)
+    model = make("hnn", max_epochs=1, width=4, depth=1, random_state=0)
+    model.fit(pd.DataFrame(values[:, :2], columns=["a", "b"]), values[:, 2]).save(tmp_path / "m.hetcal")
+    command = [sys.executable, "-m", "hetcal.cli", "predict", "m.hetcal", "-", "--out", "p.csv"]
+    read, write = os.pipe()
+    with (
+        os.fdopen(read),
+        os.fdopen(write, "wb") as stdin,
+        subprocess.Popen(command, cwd=tmp_path, stdin=read) as process,
+    ):
+        stdin.write(b"a,b\n" + b"1.5,2.5\n" * 400_000)  # more than the piece that is read at once
+        stdin.flush()
+        wait_until(lambda: list(tmp_path.glob(".*.part")), process)
+        process.terminate()
+        assert process.wait(timeout=120) == 143
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.hetcal", "t.csv"]
 
 
 def documented_commands():

@@ -4,16 +4,21 @@ import json
 import subprocess
 import sys
 import zipfile
+from inspect import signature
 from typing import get_args
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetcal import HCClassifier, HCRegressor, model_file, model_schema
+from hetcal.classifier import DRAWS
+from hetcal.estimators import ESTIMATORS
+from hetcal.estimators.passes import PASSES_AT_ONCE
 from hetcal.families import FAMILIES
 from hetcal.model_file import MEMBERS, Contents, ModelFileError, TensorInfo, decode, encode, pack, read, write
-from hetcal.model_state import NOT_STORED
+from hetcal.model_state import NOT_STORED, describe
 from hetcal.tabular import COLUMN_ORDERS
 from hetcal.training import History
 from hetcal.transforms import TRANSFORMS
@@ -180,6 +185,92 @@ def test_the_schema_knows_every_name():
     assert names(settings, "column_order") == set(COLUMN_ORDERS)
     assert set(model_schema.Curves.model_fields) == set(History().train)
     assert set(model_schema.TrainingHistory.model_fields) == set(vars(History())) - {"validation_rows"}
+
+
+def test_the_schema_knows_how_many_networks_predict():
+    """Its bounds on memory take the defaults of the estimators and of the likelihood for options that are not there."""
+    defaults = {name: signature(estimator).parameters for name, estimator in ESTIMATORS.items()}
+    passes = {
+        name: parameters[option].default
+        for name, parameters in defaults.items()
+        for option in ("prediction_samples", "members")
+        if option in parameters
+    }
+    assert passes == model_schema.PASSES
+    assert (PASSES_AT_ONCE, DRAWS) == (model_schema.PASSES_AT_ONCE, model_schema.CLASS_DRAWS)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "options", "targets", "holds"),
+    [
+        ("mc_dropout", None, 1_000, True),
+        ("mc_dropout", None, 3_000, False),
+        ("mc_dropout", {"prediction_samples": 10_000}, 20, True),
+        ("mc_dropout", {"prediction_samples": 10_000}, 1_000, False),
+        ("mc_dropout", {"prediction_samples": 10}, 3_000, True),
+        ("ensemble", None, 3_000, True),
+        ("ensemble", {"members": 1_000}, 3_000, False),
+        ("variance_head", None, 3_000, True),
+    ],
+)
+def test_answers_of_a_block_fit_into_memory(path, estimator, options, targets, holds):
+    """A small file could ask for gigabytes per row by the number of passes times that of targets."""
+    parts = Parts.of(path).change("settings/estimator", estimator).change("settings/estimator_options", options)
+    parts.change("target/scales", parts.model["target"]["scales"] * targets)
+    path.write_bytes(forge(parts.members()))
+    if holds:
+        assert read(path).model.n_targets == targets
+    else:
+        with pytest.raises(ModelFileError, match="prediction_samples or members, times targets, is at most 262144"):
+            read(path)
+
+
+def test_units_of_a_block_fit_into_memory(path):
+    """Ten sampled networks, or all members, run at once; a network of the user's own has no width of ours."""
+    document = Parts.of(path).model["settings"]
+    for changes, holds in [
+        ({"width": 20_000}, True),
+        ({"width": 30_000}, False),
+        ({"width": 1_000, "estimator_options": {"members": 1_000}}, False),
+        ({"width": 30_000, "network": "own"}, True),
+    ]:
+        if holds:
+            model_schema.RegressorSettings.model_validate(document | changes)
+        else:
+            with pytest.raises(ValueError, match="width, times members or 10, is at most 262144"):
+                model_schema.RegressorSettings.model_validate(document | changes)
+
+
+def test_classes_count_as_targets():
+    classes = {"type": "int64", "values": list(range(5_000))}
+    fitted = fit_small(HCClassifier, estimator="variance_head", likelihood="probit")
+    document = describe(fitted).model_dump() | {"classes": classes}
+    assert model_schema.ClassifierModel.model_validate(document).n_targets == 5_000
+    for changes in ({"likelihood": "sampling"}, {"estimator": "mc_dropout"}):
+        with pytest.raises(ValueError, match="times targets, is at most"):
+            model_schema.ClassifierModel.model_validate({**document, "settings": document["settings"] | changes})
+
+
+def test_ranges_of_dates_are_dates():
+    """What datetime64[us] cannot hold is no date; numbers may have any range."""
+    feature = {"magnitude": 1.0, "center": 0.0, "spread": 1.0, "has_missing": False}
+    column = {"name": "when", "kind": "dates", "features": [feature] * model_schema.DATE_FEATURES}
+    ends = [np.datetime64(number, "us") for number in (-(2**63) + 1, 2**63 - 1)]
+    days = [float((end - np.datetime64(0, "D")) / np.timedelta64(1, "D")) for end in ends]
+    assert model_schema.NumericColumn.model_validate({**column, "range": days}).range == days
+    for far in ([0.0, 1.1e8], [-1.1e8, 0.0]):
+        with pytest.raises(ValueError, match="dates are at most 106751991 days from 1970"):
+            model_schema.NumericColumn.model_validate({**column, "range": far})
+    numbers = {**column, "kind": "numbers", "features": [feature], "range": [0.0, 1e300]}
+    model_schema.NumericColumn.model_validate(numbers)
+
+
+def test_only_rare_labels():
+    """A column of names has no others; one without any has no input."""
+    column = {"name": "name", "kind": "text", "labels": [], "has_rare": True}
+    assert model_schema.TextColumn.model_validate(column).n_inputs == 1
+    with pytest.raises(ValueError, match="a column of text has labels, if only rare ones"):
+        model_schema.TextColumn.model_validate({**column, "has_rare": False})
 
 
 def test_forged_files_are_what_hetcal_writes(path):

@@ -156,6 +156,13 @@ def test_arrays_numbered_columns_and_many_labels(tmp_path):
     check_round_trip(model, tmp_path / "model", many[:N])
 
 
+def test_names_of_people_are_not_in_the_file(tmp_path):
+    """A column that is different in every row is kept as one rare label: no row of the training is in a model."""
+    people = X.assign(name=[f"Jane Doe {i}" for i in range(N)])
+    check_round_trip(HCRegressor(**SMALL).fit(people, Y), tmp_path / "model", people)
+    assert b"Jane" not in (tmp_path / "model").read_bytes()
+
+
 def test_constant_target(tmp_path):
     with pytest.warns(DegenerateDataWarning):
         model = HCRegressor(**SMALL).fit(X, np.full(N, 7.0))
@@ -388,6 +395,27 @@ class Forgetful(nn.Module):
         return self.layer(x) + self.seen
 
 
+class Clamped(nn.Module):
+    """Keeps the range of its inputs in a number, which matters far from the middle only."""
+
+    def __init__(self, n_inputs, n_outputs):
+        super().__init__()
+        self.layer, self.top = nn.Linear(n_inputs, n_outputs), 1.5
+
+    def forward(self, x):
+        if self.training:
+            self.top = max(self.top, float(x.abs().max()))
+        return self.layer(x.clamp(-self.top, self.top))
+
+
+class Drifting(Forgetful):
+    """Forgets little: the fifth digit of its answers."""
+
+    def forward(self, x):
+        self.seen += self.training
+        return self.layer(x) * (1 + 1e-5 * self.seen)
+
+
 class Talkative(Forgetful):
     def get_extra_state(self):
         return {"seen": self.seen}
@@ -426,6 +454,8 @@ def test_models_that_would_not_come_back_are_not_saved(tmp_path):
             fit_small().set_params(**changes).save(path)
     for network, found in [
         (Forgetful, "another prediction from the model as it would be loaded"),
+        (Clamped, "another prediction from the model as it would be loaded"),
+        (Drifting, "another prediction from the model as it would be loaded"),
         (Talkative, "the network must keep nothing but usual tensors in its state_dict, got .*_extra_state"),
     ]:
         with pytest.raises(ValueError, match=found):

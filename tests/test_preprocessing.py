@@ -170,13 +170,45 @@ def test_equal_rows_of_different_groups_stay_apart():
     st.integers(2, 10),
 )
 def test_vocabulary_is_scikit_learns_one_hot_encoder(seen, new, most):
-    """The same columns in the same order, ties among rare labels and new labels included."""
+    """The same columns in the same order, ties among rare labels and new labels included.
+
+    Where a column has as many labels as may have a column, those that occur once are rare.
+    """
     column, later = (np.array(values, dtype=object) for values in (seen, new))
-    theirs = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=most, sparse_output=False)
+    theirs = OneHotEncoder(
+        handle_unknown="infrequent_if_exist",
+        max_categories=most,
+        min_frequency=2 if len(set(seen)) >= most else None,
+        sparse_output=False,
+    )
     theirs.fit(column[:, None])
     ours = Vocabulary().fit(column, most)
     for values in (column, later):
         assert_array_equal(ours.transform(values), theirs.transform(values[:, None]))
+
+
+@pytest.mark.parametrize("n", [21, 40, 240])
+def test_names_are_not_kept(n):
+    """A column that is different in every row has no labels, only rare ones, and tells nothing."""
+    table = read_table(pd.DataFrame({"name": [f"Jane Doe {i}" for i in range(n)]}))
+    encoder = TableEncoder().fit(table, np.ones(n))
+    words = encoder.vocabularies["name"]
+    assert (words.labels, words.has_rare) == ([], True)
+    assert_array_equal(encoder.transform(table), np.ones((n, 1)))
+    assert not encoder.is_informative
+
+
+def test_labels_that_occur_once():
+    """They keep their column among few labels, such as towns; among more than twenty they are rare."""
+    few = [f"town {i:02}" for i in range(20)]
+    words = Vocabulary().fit(np.array(few, dtype=object), 50)
+    assert (words.labels, words.has_rare) == (few, False)
+    often = [f"town {i:02}" for i in range(30)]
+    words = Vocabulary().fit(np.array([*often, *often, "one", "two"], dtype=object), 50)
+    assert (words.labels, words.has_rare) == (often, True)
+    assert_array_equal(words.transform(np.array(["one", "new", "town 00"], dtype=object)).argmax(axis=1), [30, 30, 0])
+    words = Vocabulary().fit(np.array(often * 2, dtype=object), 50)
+    assert (words.labels, words.has_rare) == (often, False)
 
 
 def test_unseen_labels_are_counted():

@@ -31,6 +31,14 @@ class DropoutInsertedWarning(HetcalWarning):
     """A user's network had no dropout layer, so some were inserted."""
 
 
+class OtherTargetWarning(HetcalWarning):
+    """A model is judged on another column than it was fitted to predict."""
+
+
+class SharedGroupsWarning(HetcalWarning):
+    """Test rows belong to groups that training has seen; for new groups the model may do worse."""
+
+
 class TrainingWarning(HetcalWarning):
     """Training did not run its course: interrupted, or rescued from a non-finite loss."""
 

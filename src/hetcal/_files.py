@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+MOST_BYTES_OF_A_NAME = 240  # of 255, since the temporary file's is longer
+
 
 @contextlib.contextmanager
 def atomic_open(path: str | Path) -> Iterator[BinaryIO]:
@@ -54,6 +56,8 @@ def check_may_write(path: str | Path, force: bool) -> None:
         raise OSError(f"{path} is a device or a pipe, not a file; give the name of a file")
     if target.exists() and not force:
         raise FileExistsError(f"{path} exists already; give --force to replace it")
+    if len(os.fsencode(target.name)) > MOST_BYTES_OF_A_NAME:
+        raise OSError(f"the name of {target.name[:40]}... is too long; give a shorter one")
     if not os.access(target.parent, os.W_OK):
         raise PermissionError(f"the folder {target.parent} may not be written to; choose another folder")
 

@@ -3,9 +3,12 @@
 Imports that cost time wait until a command needs them, so that `hetcal --help` answers at once.
 """
 
+import os
 import re
+import signal
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,7 +27,10 @@ bench = typer.Typer(help="Run studies of data sets x methods x splits, and show 
 app.add_typer(bench, name="bench")
 
 Table = Annotated[
-    str, typer.Argument(metavar="TABLE", help="CSV, Parquet or Feather, also gzipped; - reads CSV from standard input.")
+    str,
+    typer.Argument(
+        metavar="TABLE", help="CSV or TSV, also gzipped, Parquet or Feather; - reads CSV from standard input."
+    ),
 ]
 ModelFile = Annotated[
     Path, typer.Argument(metavar="MODEL", help="A file that `hetcal fit` or `model.save` has written.")
@@ -49,7 +55,7 @@ Header = Annotated[
     typer.Option("--header/--no-header", help="Whether the first row of CSV has the names; found out by default."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Answer as JSON on standard output, for scripts.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of results that `hetcal bench run` has written.")]
@@ -100,8 +106,9 @@ def fit(
     quiet: Quiet = False,
 ) -> None:
     """Train on a table, judge on rows held back, and save the model."""
-    for path in (out, report):
-        may_write(path, force)
+    check_ending("--out", out, ".hetcal")
+    check_ending("--report", report, ".html")
+    may_write([out, report], [table, test], force)
     from hetcal.commands.fit import fit_file
 
     result = fit_file(
@@ -129,7 +136,7 @@ def predict(
     model: ModelFile,
     table: Table,
     out: Annotated[str, typer.Option(metavar="TABLE", help="CSV, Parquet or Feather to write; - is standard output.")],
-    level: Annotated[list[float], typer.Option(help="Coverage of an interval, such as 0.9; may be repeated.")] = [0.9],  # noqa: B006
+    level: Annotated[list[str], typer.Option(help="Coverage of an interval, such as 0.9; may be repeated.")] = ["0.9"],  # noqa: B006
     quantiles: Annotated[str | None, typer.Option(help="Further quantiles: 0.05,0.5,0.95")] = None,
     keep: Annotated[
         list[str], typer.Option(metavar="COLUMN", help="Column of the input to copy, such as an id; may be repeated.")
@@ -143,15 +150,15 @@ def predict(
     quiet: Quiet = False,
 ) -> None:
     """Write mean, std and intervals for every row of a table, however long it is."""
-    may_write(None if out == "-" else Path(out), force)
+    may_write([None if out == "-" else Path(out)], [model, table], force)
     from hetcal.commands.predict import predict_file
 
     result = predict_file(
         model,
         table,
         out,
-        levels=level,
-        quantiles=fractions(quantiles),
+        levels=fractions("level", ",".join(level)),
+        quantiles=fractions("quantiles", quantiles),
         keep=keep,
         format=table_format(separator, decimal, encoding, header),
         quiet=quiet,
@@ -166,10 +173,12 @@ def evaluate(
         str | None, typer.Argument(metavar="[TABLE]", help="With a model: the rows to judge it on.")
     ] = None,
     target: Annotated[str | None, typer.Option(help="Column of the truth; a model of `hetcal fit` knows it.")] = None,
-    mean: Annotated[str, typer.Option(help="Column of a table of predictions.")] = "mean",
-    std: Annotated[str, typer.Option(help="Column of a table of predictions: the standard deviation.")] = "std",
+    mean: Annotated[str | None, typer.Option(help="Column of a table of predictions; `mean` by default.")] = None,
+    std: Annotated[
+        str | None, typer.Option(help="Standard deviation in a table of predictions; `std` by default.")
+    ] = None,
     drop: Drop = [],  # noqa: B006
-    group: Group = None,
+    group: Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of groups, as places to look at.")] = None,
     report: Report = None,
     separator: Separator = None,
     decimal: Decimal = None,
@@ -180,7 +189,8 @@ def evaluate(
     quiet: Quiet = False,
 ) -> None:
     """Say whether intervals can be believed: a model's on a table, or anyone's predictions (y, mean, std)."""
-    may_write(report, force)
+    check_ending("--report", report, ".html")
+    may_write([report], [file, table], force)
     from hetcal.commands import evaluate as command
 
     chosen: dict[str, Any] = {
@@ -190,7 +200,9 @@ def evaluate(
         "format": table_format(separator, decimal, encoding, header),
     }
     if table is None:
-        result = command.evaluate_predictions(str(file), mean=mean, std=std, drop=drop, **chosen)
+        result = command.evaluate_predictions(str(file), mean=mean or "mean", std=std or "std", drop=drop, **chosen)
+    elif mean or std or drop:
+        raise ValueError("--mean, --std and --drop are for a table of predictions; leave them out with a model")
     else:
         result = command.evaluate_model(file, table, **chosen)
     tell(result, as_json, quiet)
@@ -220,7 +232,8 @@ def compare(
     quiet: Quiet = False,
 ) -> None:
     """Compare methods on a table by cross-validation, with error bars and a recommendation."""
-    may_write(report, force)
+    check_ending("--report", report, ".html")
+    may_write([report], [table], force)
     from hetcal.commands.compare import compare_file
 
     result = compare_file(
@@ -258,7 +271,8 @@ def export(
     quiet: Quiet = False,
 ) -> None:
     """Write a model as ONNX, for servers without Python."""
-    may_write(onnx, force)
+    check_ending("--onnx", onnx, ".onnx")
+    may_write([onnx], [model], force)
     from hetcal.commands.models import load_regressor
     from hetcal.onnx_export import export_onnx
 
@@ -365,7 +379,7 @@ def bench_report(
     folder: Folder, out: Annotated[Path, typer.Option(metavar="FILE.html", help="Page to write.")], force: Force = False
 ) -> None:
     """Write the tables and calibration curves as one self-contained page."""
-    may_write(out, force)
+    may_write([out], [], force)
     from hetcal._files import atomic_write
     from hetcal.benchmark.results import read_results
     from hetcal.report import describe_bench, render
@@ -380,15 +394,27 @@ def table_format(separator: str | None, decimal: str | None, encoding: str | Non
     return Format({"tab": "\t", "\\t": "\t"}.get(separator or "", separator), decimal, encoding, header)
 
 
-def may_write(path: Path | None, force: bool) -> None:
-    """Before any work is done: whether the file may be written, asking where somebody can answer."""
+def check_ending(option: str, path: Path | None, ending: str) -> None:
+    """So that no table is overwritten by a model, and every file opens with what it is for."""
+    if path is not None and path.suffix.lower() != ending:
+        from hetcal._checks import must
+
+        raise must(option, f"end in {ending}", str(path), f"write {path.with_suffix(ending)}")
+
+
+def may_write(outputs: Sequence[Path | None], inputs: Sequence[str | Path | None], force: bool) -> None:
+    """Before any work is done: whether the files may be written, asking where somebody can answer."""
     from hetcal._files import check_may_write
 
-    if path is None:
-        return
-    if path.is_file() and not force and sys.stdin.isatty() and sys.stderr.isatty():
-        force = typer.confirm(f"{path} exists already; replace it?", abort=True, err=True)
-    check_may_write(path, force)
+    taken = {Path(name).resolve() for name in inputs if name is not None and str(name) != "-"}
+    for path in filter(None, outputs):
+        if path.resolve() in taken:
+            raise ValueError(f"{path} is named twice, to be read or written; give every file a name of its own")
+        taken.add(path.resolve())
+        is_asked = path.is_file() and not force and sys.stdin.isatty() and sys.stderr.isatty()
+        if is_asked:
+            typer.confirm(f"{path} exists already; replace it?", abort=True, err=True)
+        check_may_write(path, force or is_asked)
 
 
 def tell(result: dict[str, Any], as_json: bool, quiet: bool = False, err: bool = False) -> None:
@@ -407,14 +433,14 @@ def words(text: str | None) -> list[str] | None:
     return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
 
 
-def fractions(text: str | None) -> list[float]:
+def fractions(name: str, text: str | None) -> list[float]:
     """Numbers with commas between them: "0.05,0.5"."""
     from hetcal._checks import must
 
     try:
         return [float(word) for word in words(text) or ()]
     except ValueError:
-        raise must("quantiles", "be numbers with commas between them", text, "write 0.05,0.5,0.95") from None
+        raise must(name, "be numbers with commas between them", text, "write 0.5,0.95") from None
 
 
 def numbers(text: str | None) -> list[int] | None:
@@ -433,16 +459,23 @@ def numbers(text: str | None) -> list[int] | None:
 
 def main() -> None:
     """The `hetcal` command: an error that a user can mend is one sentence, not a traceback."""
+    # Before torch is imported. Networks are small: more threads gain little, and lose much where another program runs,
+    # since they wait for each other at every step.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     warnings.showwarning = show_warning
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):  # end by an exception, so that half-written files are removed
+            signal.signal(getattr(signal, name), lambda number, _: sys.exit(128 + number))
     try:
         app()
-    except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
+    except (ValueError, TypeError, ArithmeticError, OSError, ImportError, MemoryError, RuntimeError) as error:
         typer.echo(f"hetcal: {sentence(error)}", err=True)
         sys.exit(2)
     except (KeyboardInterrupt, SystemExit) as end:
         if isinstance(end, SystemExit) and end.code != STOPPED:
             raise
-        typer.echo("\nhetcal: stopped; what is finished is kept", err=True)
+        kept = "; what is finished is kept" if sys.argv[1:2] == ["bench"] else ""
+        typer.echo(f"\nhetcal: stopped{kept}", err=True)
         sys.exit(STOPPED)
 
 
@@ -452,7 +485,7 @@ def sentence(error: BaseException) -> str:
         text = f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
     else:
         text = str(error) or type(error).__name__
-    return " ".join(text.split())
+    return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
 
 
 def show_warning(message: Any, *_: Any, **__: Any) -> None:

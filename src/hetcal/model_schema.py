@@ -16,13 +16,21 @@ FORMAT = "hetcal model"
 FORMAT_VERSION = 1
 OWN = "own"  # stands for a network, estimator, objective or likelihood of the user's own, which `load` must be given
 # What a file may ask for when it is loaded and used, since a few bytes can name any number. A layer costs kilobytes
-# however small its weights are; draws are kept for every pass and unit, four bytes each.
+# however small its weights are; draws are kept for every pass and unit, four bytes each. A block of 1024 rows takes
+# 4 kilobytes for every unit of the networks that run at once, and twice that for every pass and target: 2 gigabytes.
 MOST_LAYERS = 5_000
 MOST_DRAWS = 2**28
+MOST_UNITS = 2**18
+MOST_ANSWERS = 2**18
 MOST_OF = {"members": 10_000, "samples": 10_000, "prediction_samples": 10_000, "levels": 10_000}
 MOST_EPOCHS = 50_000
 MOST_CHARACTERS = 2**22  # each class takes as many as the longest
 DATE_FEATURES = 7  # see preprocessing.date_features
+MOST_DAYS = 2**63 / (86_400 * 10**6)  # before and after 1970, in datetime64[us]
+# Networks that each estimator asks for a prediction if its options do not say; the others ask one.
+PASSES = {"mc_dropout": 100, "concrete_dropout": 100, "bayes_by_backprop": 100, "ensemble": 8, "ensemble_spread": 8}
+PASSES_AT_ONCE = 10  # of sampled ones
+CLASS_DRAWS = 64  # of the likelihood "sampling"
 
 
 class Document(BaseModel):
@@ -107,13 +115,15 @@ class NumericColumn(Document):
             raise ValueError(f"a column of {self.kind} has {expected} feature(s), not {len(self.features)}")
         if self.range is not None and self.range[0] > self.range[1]:
             raise ValueError("a range goes from the least value to the largest")
+        if self.kind == "dates" and self.range is not None and max(abs(end) for end in self.range) > MOST_DAYS:
+            raise ValueError(f"dates are at most {MOST_DAYS:.0f} days from 1970")
         return self
 
 
 class TextColumn(Document):
     name: str
     kind: Literal["text"]
-    labels: Annotated[list[str], Field(min_length=1, max_length=1000, fail_fast=True)]
+    labels: Annotated[list[str], Field(max_length=1000, fail_fast=True)]
     has_rare: bool
 
     @property
@@ -124,6 +134,8 @@ class TextColumn(Document):
     def _check(self) -> Self:
         if not is_increasing(self.labels):
             raise ValueError("labels are sorted and differ")
+        if self.n_inputs == 0:
+            raise ValueError("a column of text has labels, if only rare ones")
         return self
 
 
@@ -239,8 +251,10 @@ class Settings(Document):
                 raise ValueError(f"{name} is from 1 to {most} in a model file")
         if self.network is None and self.count("members") * (self.depth + 1) > MOST_LAYERS:
             raise ValueError(f"a model file has at most {MOST_LAYERS} layers, over all members")
-        if self.network is None and self.count("prediction_samples") * self.width * self.depth > MOST_DRAWS:
+        if self.network is None and self.passes * self.width * self.depth > MOST_DRAWS:
             raise ValueError(f"prediction_samples * width * depth is at most {MOST_DRAWS} in a model file")
+        if self.network is None and max(self.count("members"), PASSES_AT_ONCE) * self.width > MOST_UNITS:
+            raise ValueError(f"width, times members or {PASSES_AT_ONCE}, is at most {MOST_UNITS} in a model file")
         return self
 
     @property
@@ -248,9 +262,20 @@ class Settings(Document):
         """The settings whose values are the user's own."""
         return {name for name in ("network", "estimator", "objective", "likelihood") if getattr(self, name, "") == OWN}
 
+    @property
+    def passes(self) -> int:
+        """Networks whose answers a prediction is made of."""
+        default = PASSES.get(self.estimator, 1)
+        said = [self.count(option) for option in ("prediction_samples", "members") if option in self.options]
+        return max(said, default=default)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return self.estimator_options or {}
+
     def count(self, option: str) -> int:
         """A whole number among the estimator's options; 1 if there is none."""
-        value = (self.estimator_options or {}).get(option)
+        value = self.options.get(option)
         return value if type(value) is int else 1
 
 
@@ -263,6 +288,10 @@ class RegressorSettings(Settings):
 
 class ClassifierSettings(Settings):
     likelihood: Word
+
+    @property
+    def passes(self) -> int:
+        return max(super().passes, CLASS_DRAWS if self.likelihood == "sampling" else 1)
 
 
 class Model(Document):
@@ -301,6 +330,12 @@ class Model(Document):
     def _check_names(self) -> Self:
         if len({column.name for column in self.columns}) < len(self.columns):
             raise ValueError("names of columns differ")
+        return self
+
+    @model_validator(mode="after")
+    def _check_answers(self) -> Self:
+        if self.settings.passes * self.n_targets > MOST_ANSWERS:
+            raise ValueError(f"prediction_samples or members, times targets, is at most {MOST_ANSWERS} in a model file")
         return self
 
 

@@ -195,20 +195,25 @@ def labels(values: Sequence[str | None]) -> NDArray[Any]:
 class Vocabulary:
     """The labels of a text column that have a column of their own, and whether the others share one.
 
+    In a column of more than `FEW_LABELS` labels (or of `max_categories`), those that occur once are rare, because names
+    and numbers of people or things tell nothing about new rows and must not be kept in a model.
+
     >>> words = Vocabulary().fit(np.array(["oak", "ash", "oak"], dtype=object), max_categories=50)
     >>> words.labels, words.transform(np.array(["oak", "elm"], dtype=object)).tolist()
     (['ash', 'oak'], [[0.0, 1.0], [0.0, 0.0]])
     """
 
-    labels: list[str]  # sorted
+    FEW_LABELS = 20
+    labels: list[str]  # sorted; may be empty if has_rare
     has_rare: bool  # whether labels beyond these were seen: they, and new ones, are the last column
 
     def fit(self, values: NDArray[Any], max_categories: int) -> "Vocabulary":
         known, counts = np.unique(values, return_counts=True)
-        self.has_rare = len(known) >= max_categories
-        if self.has_rare:
-            known = known[np.sort(np.argsort(counts, kind="stable")[-(max_categories - 1) :])]
-        self.labels = known.tolist()
+        has_few = len(known) <= self.FEW_LABELS and len(known) < max_categories
+        kept = np.flatnonzero(counts >= (1 if has_few else 2))
+        if len(kept) >= max_categories:
+            kept = np.sort(np.argsort(counts, kind="stable")[-(max_categories - 1) :])
+        self.labels, self.has_rare = known[kept].tolist(), len(kept) < len(known)
         return self
 
     def transform(self, values: NDArray[Any]) -> Floats:
@@ -249,7 +254,7 @@ class TableEncoder:
     """Table -> float32 matrix: numbers standardised, missing ones at the mean with a column that says so, dates as
     numbers (`date_features`), text one-hot.
 
-    Labels not seen in `fit` become all zeros, or fall to the rare labels if a column had `max_categories` or more.
+    Labels not seen in `fit` become all zeros, or fall to the rare labels if the column has them.
 
     Attributes:
         kinds: "numbers", "dates" or "text" by column.
@@ -269,7 +274,8 @@ class TableEncoder:
         self.ranges = {name: range_of(table.columns[name]) for name, kind in self.kinds.items() if kind != "text"}
         self.vocabularies = {name: Vocabulary().fit(values, self.max_categories) for name, values in texts.items()}
         varies = ~self.scaler.is_constant | (self.has_missing & ~np.isnan(numbers).all(axis=0))
-        self.is_informative = bool(varies.any()) or any(len(np.unique(text)) > 1 for text in texts.values())
+        words = self.vocabularies.values()
+        self.is_informative = bool(varies.any()) or any(len(word.labels) + word.has_rare > 1 for word in words)
         return self
 
     def transform(self, table: Table) -> NDArray[np.float32]:

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import hetcal
-from hetcal._checks import UnseenLabelsWarning
+from hetcal._checks import OtherTargetWarning, UnseenLabelsWarning
 from hetcal.commands.evaluate import evaluate_model, evaluate_predictions
 
 
@@ -27,12 +27,16 @@ def test_a_model_that_python_saved_needs_the_target(model):
     """A file of `model.save` alone knows no name of the target."""
     fitted, frame, folder = model
     files = folder / "model.hetcal", str(folder / "test.csv")
-    with pytest.raises(ValueError, match=r"target must be given .* got target=None; add --target NAME"):
+    with pytest.raises(ValueError, match=r"model.hetcal does not say what it predicts.*add --target NAME"):
         evaluate_model(*files)
     result = evaluate_model(*files, target="y", group="town", report=folder / "r.html")
     expected = hetcal.evaluate(frame["y"], fitted.predict_dist(frame[["a", "town"]]))
     assert result["report"]["metrics"]["crps"] == pytest.approx(expected["crps"])
     assert (folder / "r.html").stat().st_size > 5000
+    assert result["report"]["places"]["groups"] == "town"
+    frame.assign(town=["Aix", None] * 40).to_csv(files[1], index=False)
+    with pytest.raises(ValueError, match="group 'town' must have a label in every row"):
+        evaluate_model(*files, target="y", group="town")
 
 
 def test_new_labels_are_counted_and_warned_of(model):
@@ -69,3 +73,12 @@ def test_predictions_are_judged_without_torch(tmp_path):
     assert "90 % intervals covered 100.0 % of 2 test rows" in ended.stdout
     assert ended.stdout.endswith("False\n")
     assert (tmp_path / "r.html").exists()
+
+
+def test_another_target_than_that_of_the_model_is_told(model):
+    """It may be the same quantity under another name, so it is judged."""
+    fitted, frame, folder = model
+    fitted.save(folder / "model.hetcal", summary={"target": "y"})
+    frame.assign(a2=frame["a"]).to_csv(folder / "test.csv", index=False)
+    with pytest.warns(OtherTargetWarning, match="was fitted to predict 'y', not 'a2'"):
+        evaluate_model(folder / "model.hetcal", str(folder / "test.csv"), target="a2")

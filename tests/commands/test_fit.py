@@ -9,8 +9,10 @@ from numpy.testing import assert_array_equal
 
 import hetcal
 from hetcal import model_file
+from hetcal._checks import SharedGroupsWarning
 from hetcal.commands.columns import Rows
 from hetcal.commands.fit import fit_file, split_rows
+from hetcal.regressor import HCRegressor
 
 TINY = ["max_epochs=3", "width=8", "depth=1"]
 
@@ -81,3 +83,57 @@ def test_auto_chooses_and_says_why(table):
     assert "CRPS" in result["recommendation"]
     assert any(result["recommendation"] in str(entry) for entry in result["report"]["settings"])
     assert model.estimator == hetcal.METHODS[result["method"]].estimator
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What the choice of a method and the training were given."""
+    seen = {}
+
+    def choose(X, y, **options):
+        seen["choose"] = X, y, options
+        return "hnn", {"recommendation": {"method": "hnn", "text": "CRPS"}}
+
+    fit_method = HCRegressor.fit
+
+    def fit_and_note(self, X, y, **options):
+        seen["fit"] = X, y, options
+        return fit_method(self, X, y, **options)
+
+    monkeypatch.setattr("hetcal.commands.fit.choose", choose)
+    monkeypatch.setattr(HCRegressor, "fit", fit_and_note)
+    return seen
+
+
+@pytest.mark.parametrize("group", [None, "patient"])
+def test_test_rows_are_kept_from_training_and_from_the_choice(table, calls, group):
+    """Both see the training rows, all of them and no other, with their groups and the seed that was asked for."""
+    drop = [] if group else ["patient"]
+    result, _ = fit(table, method="auto", seed=3, group=group, drop=drop)
+    frame = pd.read_csv(table)
+    groups = frame["patient"] if group else None
+    train, _ = split_rows(Rows(frame[["a"]], frame["y"].to_numpy(), groups), 0.2, seed=3)
+    for X, y, options in calls.values():
+        assert_array_equal(X["a"], train.X["a"])
+        assert_array_equal(y, train.y)
+        assert (options["groups"] is None) if group is None else (list(options["groups"]) == list(train.groups))
+    assert calls["choose"][2]["seed"] == 3
+    assert result["rows"] == len(train)
+
+
+def test_groups_of_the_test_table_in_the_training_table_are_told(table):
+    frame = pd.read_csv(table)
+    frame[frame["patient"].isin(["p0", "p1"])].to_csv(table.parent / "test.csv", index=False)
+    with pytest.warns(SharedGroupsWarning, match="2 of 2 groups of the test table are in the training table too"):
+        fit(table, test=str(table.parent / "test.csv"), group="patient")
+
+
+def test_two_groups_are_enough(table):
+    """One to train and one to judge; a single one is refused."""
+    frame = pd.read_csv(table)
+    frame.assign(patient=np.where(frame.index < 40, "p", "q")).to_csv(table, index=False)
+    result, _ = fit(table, group="patient")
+    assert {result["rows"], result["test_rows"]} == {20, 40}
+    frame.assign(patient="p").to_csv(table, index=False)
+    with pytest.raises(ValueError, match="group must have at least 2 different labels, got group='p'"):
+        fit(table, group="patient")

@@ -6,6 +6,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hetcal
+from hetcal._checks import UnseenLabelsWarning
 from hetcal.commands import predict
 from hetcal.commands.predict import percent, predict_file
 from hetcal.tables import read_chunks
@@ -23,12 +24,13 @@ def files(tmp_path):
     return model, X, tmp_path
 
 
+def in_pieces(*arguments, **options):
+    return read_chunks(*arguments, **options, rows=7)
+
+
 def test_columns_are_those_of_the_model(files, monkeypatch):
     """Read in pieces of 7 rows; exactly what the model says of the whole table."""
     model, X, folder = files
-
-    def in_pieces(*arguments, **options):
-        return read_chunks(*arguments, **options, rows=7)
 
     monkeypatch.setattr(predict, "read_chunks", in_pieces)
     out = folder / "p.csv"
@@ -55,3 +57,20 @@ def test_a_kept_column_may_not_be_called_as_a_prediction(files):
 def test_names_of_levels():
     """No rounding error of the level is seen in a name."""
     assert [percent(level) for level in (0.9, 0.29, 0.58, 0.999, 0.07)] == ["90", "29", "58", "99.9", "7"]
+
+
+def test_levels_and_quantiles_must_differ(files):
+    _, _, folder = files
+    with pytest.raises(ValueError, match=r"level and quantiles must differ .*\['lower_90', 'upper_90'\]"):
+        predict_file(folder / "model.hetcal", str(folder / "new.csv"), "-", levels=[0.9, 0.9])
+
+
+def test_unseen_labels_are_counted_over_all_pieces(files, monkeypatch):
+    _, X, folder = files
+    X.assign(town=np.where(np.arange(90) % 30 == 0, "Cork", "Aix")).to_csv(folder / "new.csv", index=False)
+    monkeypatch.setattr(
+        predict, "read_chunks", lambda *arguments, **options: read_chunks(*arguments, **options, rows=7)
+    )
+    with pytest.warns(UnseenLabelsWarning, match="in 3 of 90 rows"):
+        result = predict_file(folder / "model.hetcal", str(folder / "new.csv"), str(folder / "p.csv"), quiet=True)
+    assert result["unseen_labels"] == {"town": 3}

@@ -13,3 +13,8 @@ def test_words_survive_the_shell():
 
 def test_folders_are_left_out():
     assert command_line("fit", "/home/ann/a.csv", out="/secret/m.hetcal") == "hetcal fit a.csv --out m.hetcal"
+
+
+def test_the_format_is_part_of_it():
+    format = {"separator": "~", "decimal": None, "encoding": "cp1252", "header": False}
+    assert command_line("fit", "a.csv", **format) == "hetcal fit a.csv --separator '~' --encoding cp1252 --no-header"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hetcal.commands.settings import parse_settings
+from hetcal.commands.settings import check_options, parse_settings
 
 
 def test_values_have_types():
@@ -15,6 +15,7 @@ def test_values_have_types():
         "estimator_options": {"bootstrap": True},
     }
     assert parse_settings([]) == {}
+    assert parse_settings(["dropout=.1", "width=64.0"]) == {"dropout": 0.1, "width": 64.0}
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,7 @@ def test_values_have_types():
         ("memberz=4", r"did you mean 'members'\?"),
         ("network=os.system", r"--set must be one of"),
         ("random_state=1", r"--set must be one of"),
+        ("estimator=mc_dropout", r"--set must be one of"),  # the method says which
         ("width", r"--set must be name=value, got --set='width'; write for example"),
         ("", r"--set must be name=value"),
     ],
@@ -31,3 +33,11 @@ def test_values_have_types():
 def test_what_is_no_setting_is_said(pair, message):
     with pytest.raises(ValueError, match=message):
         parse_settings([pair])
+
+
+def test_options_must_be_known_to_every_method():
+    """Otherwise a comparison would fail for some, and "choose" the one that is left."""
+    settings = parse_settings(["members=4"])
+    check_options(settings, ["ensemble-hc", "deep-ensemble"])
+    with pytest.raises(ValueError, match=r"--set must be a setting of all methods .*'members'; hnn has none"):
+        check_options(settings, ["ensemble-hc", "hnn"])

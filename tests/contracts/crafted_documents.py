@@ -10,6 +10,8 @@ from tests.model_files import Craft, Parts, dumps, forge, manifest_of
 # --- Documents of a regressor: key and value, all else right ---------------------------------------------------------
 QUANTILE = {"name": "quantile", "knots": [0.0, 1.0], "scores": [0.0, 1.0], "slopes": [1.0, 1.0, 1.0]}
 TEXT = {"name": "x0", "kind": "text", "labels": ["a", "b"], "has_rare": False}
+SCALE = {"magnitude": 1.0, "center": 0.0, "spread": 1.0}
+DATES = {"name": "x0", "kind": "dates", "range": [0.0, 1.0], "features": [{**SCALE, "has_missing": False}] * 7}
 CHANGES: list[tuple[str, Any]] = [
     *(
         ("settings/estimator", name)
@@ -50,6 +52,7 @@ CHANGES: list[tuple[str, Any]] = [
     ("columns/0/features", []),
     ("columns/0/range", [1.0, 0.0]),
     ("columns/0/range", [0.0]),
+    *(("columns/0", {**DATES, "range": ends}) for ends in ([0.0, 1e300], [-2e8, 0.0])),
     *(("columns/0/features/0/spread", value) for value in (0.0, -1.0, float("nan"), float("inf"), "1", 1e9)),
     *(("columns/0/features/0/magnitude", value) for value in (0.0, -2.0)),
     ("columns/0/features/0/center", 1e300),

@@ -169,6 +169,14 @@ OPTIONS = {
     "an unknown encoding": (["--encoding", "utf-99"], ["utf-99"]),
     "an unknown decimal mark": (["--decimal", "x"], ["decimal"]),
     "a report in no folder": (["--report", "none/r.html"], ["none"]),
+    "a network beyond all memory": (["--set", "width=100000000000"], ["hetcal: "]),
+    "a number of 24 digits": (["--set", "max_epochs=" + "9" * 24], ["hetcal: "]),
+    "a million members": (["--method", "ensemble-hc", "--set", "members=1000000"], ["members must be"]),
+    "a setting of another method": (["--method", "auto", "--set", "members=4"], ["name the methods that have it"]),
+    "the model over the table": (["--out", "train.csv", "--force"], ["--out must end in .hetcal"]),
+    "the report over the table": (["--report", "train.csv", "--force"], ["--report must end in .html"]),
+    "a name of 250 letters": (["--report", "r" * 245 + ".html"], ["too long"]),
+    "a report that is no page": (["--report", "r.pdf"], ["--report must end in .html"]),
     "a negative seed": (["--seed", "-1"], ["seed must be at least 0"]),
 }
 
@@ -246,7 +254,11 @@ def test_other_wrong_words_of_predict(hetcal, model, tmp_path):
     check_refused(hetcal("predict", model, model, "--out", "-"), "model.hetcal")
     check_refused(hetcal("info", "train.csv"), "train.csv must be a hetcal model file")
     check_refused(hetcal("export", model, "--onnx", "m.onnx"), "town")
-    check_refused(hetcal("evaluate", model), "target")
+    check_refused(hetcal("evaluate", model), "give the table to judge it on")
+    check_refused(hetcal("evaluate", "train.csv"), "--target")
+    check_refused(hetcal(*predict, "--out", "-", "--level", "90%"), "level must be numbers", "90%")
+    check_refused(hetcal("evaluate", model, "train.csv", "--mean", "m"), "for a table of predictions")
+    check_refused(hetcal(*predict, "--out", "train.csv", "--force"), "train.csv is named twice")
     check_refused(
         hetcal("compare", "train.csv", "--target", "y", "--methods", "dropout_hc"), "did you mean 'dropout-hc'?"
     )

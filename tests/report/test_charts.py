@@ -179,3 +179,16 @@ def test_margins_have_a_width_in_the_style_sheet():
     css = (TEMPLATES / "style.css").read_text()
     for length in range(40):
         assert f".left-{charts.margin_for(['x' * length])} " in css
+
+
+def test_truths_are_drawn_where_they_are():
+    """Also where they lie below or above every interval: the picture is large enough for all of them."""
+    rows = [
+        {"y": y, "center": 5.0, "lower": 4.0, "upper": 6.0, "inside": 4 <= y <= 6} for y in (3.0, 4.5, 5.0, 5.5, 8.0)
+    ]
+    marks = charts.interval_chart({"rows": rows})["marks"]
+    places = [mark["y"] for mark in marks]
+    assert places == sorted(places, reverse=True)
+    step = (places[1] - places[2]) / 0.5  # percent of the picture per unit
+    assert places[0] - places[1] == pytest.approx(1.5 * step, abs=0.05)
+    assert places[3] - places[4] == pytest.approx(2.5 * step, abs=0.05)

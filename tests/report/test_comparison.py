@@ -37,6 +37,8 @@ def test_figures_are_those_given():
     assert content["recommendation"] == {
         "method": "dropout-hc",
         "title": "Dropout-HC",
+        "status": "good",
+        "label": "Recommended: Dropout-HC",
         "text": "Dropout-HC has the lowest CRPS.",
     }
     assert [method["recommended"] for method in block["methods"]] == [False, True, False, False]
@@ -97,6 +99,20 @@ def test_all_failed():
     html = render(describe_some(comparison))
     assert "No recommendation" in html
     assert "the loss was not finite in fold 2" in html
+
+
+@pytest.mark.parametrize(("error", "status"), [(0.18, "good"), (0.19, "caution"), (float("nan"), "caution")])
+def test_the_best_of_the_bad(error, status):
+    """A method far above the noise floor may be the best there is; it does not get the green mark."""
+    comparison = make_comparison()
+    comparison["methods"][1]["metrics"]["ce"] = figure(error, 0.01)
+    content = describe_some(comparison)
+    label = "Recommended: Dropout-HC" if status == "good" else "Recommended, but look closer: Dropout-HC"
+    assert (content["recommendation"]["status"], content["recommendation"]["label"]) == (status, label)
+    html = render(content)
+    assert f'class="verdict {status}" id="verdict"' in html
+    assert label in html
+    assert ('class="chosen closer"' in html) == (status == "caution")
 
 
 def test_without_recommendation():

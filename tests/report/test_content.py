@@ -294,3 +294,10 @@ def test_length_is_checked(name):
     message = rf"{name} must have as many rows as y \(5\), got {name}='3 rows'; give one row per row of y"
     with pytest.raises(ValueError, match=message):
         describe(*make_truth(rows=5), target="y", title="t", **{name: given})
+
+
+@pytest.mark.parametrize(("rows", "expected"), [(1, "0.1"), (4, "0.4"), (9, "0.9"), (10, "1"), (60, "6")])
+def test_rows_outside_to_be_expected(rows, expected):
+    """A tenth of four rows is not none."""
+    content = describe(*make_truth(rows=rows), target="price", title="t")
+    assert f"interval, about {expected} to be expected." in content["intervals"]["text"]

@@ -7,6 +7,7 @@ from scipy.stats import binom
 from hetcal.metrics import calibration_error_quantile, calibration_noise_floor
 from hetcal.prediction import Prediction, TransformedPrediction
 from hetcal.report import describe
+from hetcal.report.verdict import share_above
 from hetcal.transforms import Log
 from tests.report.samples import ROWS, make_features, make_truth
 
@@ -52,7 +53,7 @@ def test_too_wide():
 def test_no_factor():
     """No residual at all, or residuals beyond all bounds: words instead of a senseless factor."""
     assert "; wider than needed: by far. Typical" in describe_z(np.zeros(400))["verdict"]["text"]
-    assert "; too narrow: by far. Typical" in describe_z(np.full(400, 1e9))["verdict"]["text"]
+    assert "; too narrow: by far. Typical" in describe_z(np.tile([-1e9, 1e9], 200))["verdict"]["text"]
 
 
 def test_wrong_in_shape():
@@ -75,11 +76,97 @@ def test_few_rows():
     assert describe_z(even(20, 50.0))["verdict"]["status"] == "bad"
 
 
+@pytest.mark.parametrize("n", [2, 29])
+def test_few_rows_give_no_factor(n):
+    """Two rows that miss do not tell that intervals must be 60.8 times as wide."""
+    verdict = describe_z(np.resize([-100.0, 100.0], n))["verdict"]
+    assert (verdict["finding"], verdict["factor"]) == ("narrow", None)
+    assert "; too narrow, too few rows to tell by how much. Typical" in verdict["text"]
+    assert "times" not in verdict["text"]
+
+
 def test_many_rows_prove_what_troubles_nobody():
     """Half a point of 40,000 rows is more than noise; the sentence says so, and the mark stays green."""
     verdict = describe_z(even(40_000, 1.02))["verdict"]
     assert (verdict["status"], verdict["finding"]) == ("good", "slight")
     assert "; more than sampling noise, but too narrow by 0.69 points only." in verdict["text"]
+
+
+def test_small_gap_at_90_does_not_hide_the_curve():
+    """89.4 % of 20,000 rows is a small gap; but the rows inside lie all near the prediction: no green mark."""
+    z = np.r_[even(17_880, 0.05), even(2_120) + np.tile([-9, 9], 1_060)]
+    content = describe_z(z)
+    verdict = content["verdict"]
+    assert not content["calibration"]["inside_band"]
+    assert not verdict["noise_low"] <= verdict["coverage"] <= verdict["noise_high"]
+    assert (verdict["status"], verdict["finding"]) == ("caution", "shape")
+    assert "covered 89.4 % of 20,000 test rows; near enough, but " in verdict["text"]
+    assert "within sampling noise" not in verdict["text"]
+
+
+def tilted(n, above):
+    """Residuals as large as a Gaussian's, with this share of them above zero."""
+    sizes = even(2 * n)[n:]
+    turns = np.floor(np.arange(1, n + 1) * above) - np.floor(np.arange(n) * above)
+    return np.where(turns > 0, sizes, -sizes)
+
+
+@pytest.mark.parametrize(
+    ("n", "above", "status", "words"),
+    [
+        (5_000, 1.0, "bad", "above the prediction in 100.0 % of rows: predictions are too low"),
+        (5_000, 0.625, "bad", "above the prediction in 62.5 % of rows: predictions are too low"),
+        (5_000, 0.5625, "caution", "above the prediction in 56.2 % of rows: predictions are too low"),
+        (5_000, 0.25, "bad", "below the prediction in 75.0 % of rows: predictions are too high"),
+    ],
+)
+def test_bias(n, above, status, words):
+    """Intervals as wide as they should be, about predictions that are not: coverage alone does not see it."""
+    verdict = describe_z(tilted(n, above))["verdict"]
+    assert (verdict["status"], verdict["finding"]) == (status, "biased")
+    assert verdict["above"] == pytest.approx(above, abs=1e-3)
+    assert f"; within sampling noise, but truths lie {words}. Typical" in verdict["text"]
+
+
+def test_bias_beside_other_findings():
+    """The bias is named where the intervals fail too, and makes the mark worse."""
+    verdict = describe_z(0.5 * tilted(400, 0.75))["verdict"]
+    assert (verdict["status"], verdict["finding"]) == ("bad", "wide")
+    assert "is enough; truths lie above the prediction in 75.0 % of rows: " in verdict["text"]
+
+
+def test_bias_that_troubles_nobody():
+    """Nine tenths of a point of 100,000 rows is more than noise, and no reason to look closer."""
+    n = 100_000
+    assert binom.sf(0.509 * n, n, 0.5) < 1e-6
+    verdict = describe_z(tilted(n, 0.509))["verdict"]
+    assert (verdict["status"], verdict["finding"]) == ("good", "calibrated")
+    assert "truths" not in verdict["text"]
+
+
+def test_bias_of_few_rows():
+    """Twenty rows on one side are named, but are no verdict."""
+    verdict = describe_z(tilted(20, 1.0))["verdict"]
+    assert (verdict["status"], verdict["finding"]) == ("caution", "few")
+    assert "truths lie above" in verdict["text"]
+
+
+def test_steps_are_no_bias():
+    """Whole numbers about a median of 5.4, like the quality of wine: 5 is not below it, and 6 not above it, in full."""
+    random = np.random.default_rng(0)
+    mean = 5.4 + 0.05 * random.standard_normal(2_000)
+    y = np.round(mean + 0.8 * random.standard_normal(2_000))
+    assert abs(np.mean(y > mean) - 0.5) > 0.04  # the plain share would be an alarm
+    assert share_above(y, mean) == pytest.approx(0.5, abs=0.02)
+    assert share_above(y + 1, mean) > 0.8  # a true bias is still seen
+
+
+def test_ties_count_half():
+    """A truth that is the median itself is on neither side, with steps, without, and but for rounding."""
+    assert share_above(np.zeros(3), np.zeros(3)) == 0.5
+    assert share_above(np.full(3, 0.3), np.full(3, 0.1 + 0.2)) == pytest.approx(0.5, abs=1e-3)
+    assert share_above(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 0.0])) == pytest.approx(2 / 3)
+    assert share_above(np.array([1e308, -1e308]), np.zeros(2)) == 0.5
 
 
 def test_a_weak_place_takes_the_green_mark():
@@ -104,15 +191,17 @@ def test_noise_is_the_exact_binomial():
 
 
 def test_false_alarms_of_the_mark():
-    """A calibrated model lacks the green mark in about 10 % of samples (9.7 % of 1,000, measured).
+    """A calibrated model lacks the green mark in 13 to 14 % of samples (13.6 % of 1,000, measured), 2 % get the red.
 
-    Three tests at 5 % each bound it by 15 %; of 100 samples then at most 32 are denied, but for 1 in 1e5.
+    Four tests at 5 % each bound it by 20 %; of 100 samples then at most 38 are denied, but for 1 in 1e5.
     """
-    denied = 0
+    denied = red = 0
     for seed in range(100):
         y, prediction = make_truth(rows=100, seed=seed)
-        denied += describe(y, prediction, target="y", title="t")["verdict"]["status"] != "good"
-    assert denied <= binom.isf(1e-5, 100, 0.15)
+        status = describe(y, prediction, target="y", title="t")["verdict"]["status"]
+        denied, red = denied + (status != "good"), red + (status == "bad")
+    assert denied <= binom.isf(1e-5, 100, 0.2)
+    assert red <= binom.isf(1e-5, 100, 0.026)  # far too narrow by chance, or one in a thousand times biased
 
 
 def test_transformed_target():

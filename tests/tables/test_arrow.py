@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from hetcal.tables import arrow, read_chunks, read_frame, records
-from hetcal.tables.arrow import ParquetTable
+from hetcal.tables.arrow import FeatherTable, ParquetTable
+from hetcal.tables.messages import largest_batch
 
 NAN = float("nan")
 WRITERS = {
@@ -51,7 +52,7 @@ DATES = {
     "seconds": pa.array([19753 * 86_400, None, 19754 * 86_400], pa.timestamp("s")),
     "nanoseconds": pa.array([19753 * 86_400 * 10**9 + 1, None, 19754 * 86_400 * 10**9], pa.timestamp("ns")),
     "zone": pa.array([19753 * 86_400, None, 19754 * 86_400], pa.timestamp("s", "Europe/Berlin")),
-    "dates as text": pa.array(["2024-01-31", None, "2024-02-01T00:00:00Z"]),
+    "dates as text": pa.array(["2024-01-31", None, "2024-02-01T00:00:00"]),
 }
 
 
@@ -176,6 +177,93 @@ def test_row_groups_are_judged_by_their_metadata(tmp_path, monkeypatch):
     monkeypatch.setattr(ParquetTable, "_read", None)
     with pytest.raises(ValueError, match=r"a.parquet has a row group that unpacks to \d\.\d GiB; write it in"):
         read_frame(path)
+
+
+@pytest.mark.parametrize("packing", [None, "zstd"])
+@pytest.mark.parametrize("is_dictionary", [False, True])
+def test_record_batches_are_judged_by_their_metadata(tmp_path, monkeypatch, packing, is_dictionary):
+    """A record batch, or a dictionary, that unpacks to more than the limit is refused before any of it is read."""
+    path = tmp_path / "a.feather"
+    labels = pa.array([f"{i:0100}" for i in range(1000)])
+    table = pa.table({"a": labels.dictionary_encode() if is_dictionary else labels, "b": np.zeros(1000)})
+    pyarrow.feather.write_feather(table, str(path), compression=packing or "uncompressed")
+    size = 1000 * (100 + 4 + 8)
+    assert size <= largest_batch(path) < size + 1000 * 4 + 500
+    assert len(read_frame(path)) == 1000
+    monkeypatch.setattr(arrow, "MAX_GROUP_BYTES", size - 1)
+    monkeypatch.setattr(FeatherTable, "_read", None)
+    with pytest.raises(ValueError, match=r"a.feather has a record batch that unpacks to \d\.\d GiB; write it"):
+        read_frame(path)
+
+
+@pytest.mark.parametrize("nulls", [0, 3000])
+@pytest.mark.parametrize("encoding", ["labels", "plain", "DELTA_BYTE_ARRAY", "categories"])
+def test_repeated_text_makes_short_batches(tmp_path, monkeypatch, encoding, nulls):
+    """A long label stored once takes memory in every row: rows are read in batches of bounded size nevertheless."""
+    monkeypatch.setattr(arrow, "BATCH_BYTES", 1 << 20)
+    monkeypatch.setattr(arrow, "MAX_GROUP_BYTES", 1 << 26)
+    path = tmp_path / "a.parquet"
+    text = pa.array([None] * nulls + ["x" * 20_000] * 1000)
+    coding = {"use_dictionary": encoding in ("labels", "categories")}
+    if encoding.isupper():
+        coding["column_encoding"] = {"text": encoding}
+    text = text.dictionary_encode() if encoding == "categories" else text
+    pq.write_table(pa.table({"a": np.arange(nulls + 1000.0), "text": text}), path, compression="zstd", **coding)
+    table = ParquetTable("a.parquet", path)
+    with table.file:
+        if encoding != "DELTA_BYTE_ARRAY":
+            assert max(batch.num_rows for batch in table._read(["text"], 50_000)) <= (
+                1000 if encoding == "plain" else 52
+            )
+        batches = list(table.batches(["text", "a"], 50_000))
+    assert max(arrow.text_lengths(batch.data["text"]).sum() for batch in batches) <= 1 << 20
+    assert np.concatenate([batch.data["a"] for batch in batches]).tolist() == list(range(nulls + 1000))
+    assert all(batch.size > 20_000 * (len(batch.rows) - nulls) for batch in batches)
+
+
+def test_shared_text_in_feather_makes_short_batches(tmp_path, monkeypatch):
+    """Categories and views share one text among rows; the batches are cut by what the rows hold."""
+    monkeypatch.setattr(arrow, "BATCH_BYTES", 1 << 20)
+    path = tmp_path / "a.feather"
+    text = pa.array(["x" * 20_000, None, "ä"] * 300)
+    for shared in (text.dictionary_encode(), text.cast(pa.string_view())[3:], text.cast(pa.large_string())):
+        table = pa.table({"a": shared})
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+        batches = list(FeatherTable("a.feather", path).batches(["a"], 50_000))
+        assert max(len(batch.rows) for batch in batches) < 200
+        assert [word for batch in batches for word in batch.data["a"].to_pylist()] == shared.to_pylist()
+
+
+def test_huge_cells(write):
+    """A cell that would be refused in a CSV file is refused with its row."""
+    path = write({"a": ["x"] * 7 + ["x" * 140_000]})
+    with pytest.raises(ValueError, match=r"^row 8 of .* has a cell of more than 131072 bytes in column 'a'; shorten"):
+        read_frame(path)
+
+
+def test_numbers_are_read_in_full_batches(tmp_path):
+    """Only text makes batches shorter; short text does not."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": np.arange(60_000.0), "b": [f"name {i}" for i in range(60_000)]}), path)
+    for wanted in (["a"], ["a", "b"]):
+        lengths = [len(batch.rows) for batch in ParquetTable("a.parquet", path).batches(wanted, 50_000)]
+        assert lengths == [50_000, 10_000]
+
+
+def test_row_groups_are_read_page_by_page(tmp_path):
+    """The first batch of a large row group takes a few pages of memory, not the columns as a whole."""
+    path = tmp_path / "a.parquet"
+    values = np.random.default_rng(0).normal(size=4_000_000)
+    pq.write_table(pa.table({"a": values}), path, use_dictionary=False, compression="none", row_group_size=len(values))
+    before = pa.total_allocated_bytes()
+    table = ParquetTable("a.parquet", path)
+    batches = table.batches(["a"], 10_000)
+    first = next(batches)
+    taken = pa.total_allocated_bytes() - before  # what was read ahead is still held by the reader
+    table.close()
+    assert len(first.rows) == 10_000
+    assert 80_000 <= taken < values.nbytes / 4
 
 
 def test_too_many_columns(tmp_path, monkeypatch):

@@ -36,6 +36,10 @@ def find(content, format=Format(), is_whole=True):  # noqa: B008 (frozen)
         ("a;b\n1,234.5;x\n", ";", ".", True),
         ("a;b\n1,234,567;x\n", ";", ".", True),
         ("a;b\n1,5;1.5\n", ";", ".", True),
+        ("a;b\n12,500;0,75\n1,200;2\n", ";", ",", True),
+        ("a;b\n0,500;1,200\n", ";", ",", True),
+        ("a\tb\n12,500\t0.5\n1,200\t2\n", "\t", ".", True),
+        ("a\tb\n12,500\t1,234,567\n1,200\t2\n", "\t", ".", True),
         ("\n\r\na,b\n1,2\n", ",", ".", True),
         ("a,b\r1,2\r", ",", ".", True),
         ("a,b,c\n" + ROWS + "1,2\n", ",", ".", True),
@@ -113,3 +117,13 @@ def test_blank_files(content):
     """A file of blank lines holds no table."""
     with pytest.raises(ValueError, match=r"^a.csv is empty; give a file with a header and rows$"):
         find(content)
+
+
+@pytest.mark.parametrize("other", ["950", "1.234", "x"])
+def test_commas_that_may_part_thousands(other):
+    """Numbers such as 12,500 alone do not tell the decimal mark; the user is asked, and what he says goes."""
+    content = f"town\tpopulation\noslo\t12,500\nulm\t{other}\nbern\t-1,200\n"
+    with pytest.raises(ValueError, match=r"^a.csv has numbers such as '12,500', .*; give --decimal , .* --decimal \. "):
+        find(content)
+    for decimal in ".,":
+        assert find(content, Format(decimal=decimal)).decimal == decimal

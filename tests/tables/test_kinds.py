@@ -244,3 +244,19 @@ def test_missing_words():
     assert len(set(patterns.MISSING)) == len(patterns.MISSING)
     assert np.isnan(column([*patterns.MISSING, "1"])[:-1]).all()
     assert list(column([*patterns.MISSING, "oak"])[:-1]) == [None] * len(patterns.MISSING)
+
+
+@pytest.mark.parametrize("kind", [None, "dates"])
+def test_mixed_time_zones(kind):
+    """Dates with and without a time zone in one column: the first row that differs, not a silent UTC."""
+    zoned, naive = "2024-01-31T12:30:00+02:00", "2024-01-31 12:30"
+    rule = "column 'x' of a.csv must hold dates that all have a time zone or all have none, got"
+    end = "write all of them alike"
+    assert refusal(["", zoned, "", naive, naive], kind) == (
+        f"{rule} {naive!r} in row 5 and 1 more such; row 3 has one: {end}"
+    )
+    assert refusal(["2024-01-31", naive, "2024-01-31T12:30Z"], kind) == (
+        f"{rule} '2024-01-31T12:30Z' in row 4; row 2 has none: {end}"
+    )
+    assert not np.isnat(column([zoned, "2024-01-31 12:30Z", "2024-01-31 12:30:00.5-0330", "2024-01-31 12:30+02"])).any()
+    assert not np.isnat(column([naive, "2024-01-31", "2024/1/5"])).any()

@@ -203,3 +203,12 @@ def test_progress_is_known_from_the_file(ending, tmp_path):
     assert shares == sorted(shares)
     assert shares[0] < 0.5
     assert shares[-1] == 1
+
+
+def test_kept_numbers_have_one_decimal_mark(tmp_path):
+    """A file with decimal commas is written again with points; text with commas stays."""
+    path = tmp_path / "t.csv"
+    path.write_text("a;cost;note\n1,5;947,20;1,2 or 3\n2,25;-3,5;x\n")
+    (chunk,) = read_chunks(path, {"a": "numbers"}, keep=["cost", "note"])
+    assert chunk.kept["cost"].tolist() == ["947.20", "-3.5"]
+    assert chunk.kept["note"].tolist() == ["1,2 or 3", "x"]

@@ -221,3 +221,13 @@ def test_batches_hold_text():
     (batch,) = table.batches(["b", "a"], 10)
     assert batch.data == pa.RecordBatch.from_pydict({"b": ["x, y", "NA"], "a": ["1", ""]})
     assert batch.rows.tolist() == [2, 3]
+
+
+def test_separators_are_counted_before_cells_are_cut(refusal, monkeypatch):
+    """A line of separators is refused before it is a list; separators in quotation marks are no cells."""
+    monkeypatch.setattr(records, "MAX_COLUMNS", 10)
+    long = '"' + "," * 30 + '"'
+    assert refusal(f"{long},b\n1,2,3\n").startswith("row 2 of a.csv has 3 cells, but row 1 has 2")
+    assert refusal(f"a,b\n1,{',' * 20}\n") == "row 2 of a.csv has 22 columns; at most 10 are read"
+    monkeypatch.setattr(TextTable, "_records", lambda table: [list(table._lines())])
+    assert refusal("," * 20 + "\n1,2\n") == "a.csv has 21 columns; at most 10 are read"

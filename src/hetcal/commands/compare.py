@@ -1,6 +1,7 @@
 """`hetcal compare`: which method suits this table, by cross-validation."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from hetcal.commands.columns import check_dropped, check_features, split_columns
 from hetcal.commands.evaluate import written
 from hetcal.commands.progress import is_watched, steps
 from hetcal.commands.reproduce import command_line
-from hetcal.commands.settings import parse_settings
+from hetcal.commands.settings import check_options, parse_settings
 from hetcal.comparison import compare, method_names
 from hetcal.report import describe_comparison
 from hetcal.tables import Format, read_frame
@@ -33,6 +34,7 @@ def compare_file(
     """Compare methods on the rows of a file, and write the report if asked."""
     names = method_names(methods)
     chosen_settings = parse_settings(settings)
+    check_options(chosen_settings, names)
     check_dropped(target, group, drop)
     rows = check_features(split_columns(read_frame(source, format, texts=texts, drop=drop), target, group))
     with steps(is_watched(quiet), "fit") as show:
@@ -49,7 +51,14 @@ def compare_file(
             group_name=group,
             progress=show,
         )
-    options = {"methods": methods, "folds": folds, "drop": list(drop), "group": group, "text": list(texts)}
+    options = {
+        "methods": methods,
+        **asdict(format),
+        "folds": folds,
+        "drop": list(drop),
+        "group": group,
+        "text": list(texts),
+    }
     content = describe_comparison(
         comparison,
         title=f"Which method for {target}?",

@@ -5,12 +5,13 @@ Predictions in a file are judged without torch.
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hetcal._checks import UnseenLabelsWarning, check_choice, must
+from hetcal._checks import OtherTargetWarning, UnseenLabelsWarning, check_choice
 from hetcal._files import atomic_write
-from hetcal.commands.columns import Rows, check_numbers, split_columns
+from hetcal.commands.columns import Rows, check_groups, check_numbers, split_columns
 from hetcal.commands.reproduce import command_line
 from hetcal.prediction import Prediction
 from hetcal.report import describe, render
@@ -70,22 +71,26 @@ def evaluate_model(
 
     regressor = load_regressor(model)
     summary = model_file.read(model).summary
-    target, group = target or summary.target, group or summary.group
+    target = target or summary.target
     if target is None:
-        raise must("target", "be given for a model that was not saved by `hetcal fit`", None, "add --target NAME")
+        raise ValueError(f"{model} does not say what it predicts, as it was saved from Python; add --target NAME")
+    if summary.target not in (None, target):
+        warnings.warn(
+            f"{model} was fitted to predict {summary.target!r}, not {target!r}", OtherTargetWarning, stacklevel=2
+        )
     kinds = {**regressor.encoder_.kinds, target: "numbers"}
     if group is not None and group not in kinds:
         kinds[group] = "text"
     frame = read_frame(source, format, kinds=kinds)
     features = frame[list(regressor.encoder_.kinds)]
-    rows = Rows(features, check_numbers("target", frame[target]), None if group is None else frame[group])
+    rows = Rows(features, check_numbers("target", frame[target]), None if group is None else check_groups(frame[group]))
     content = judge(
         rows,
         regressor,
         target=target,
         group=group,
         data={"model": Path(model).name, "file": Path(source).name, "rows to judge": len(rows)},
-        reproduce=[command_line("evaluate", model, source, target=target, group=group)],
+        reproduce=[command_line("evaluate", model, source, target=target, group=group, **asdict(format))],
     )
     return {"command": "evaluate", "rows": len(rows), **written(content, report)}
 
@@ -102,20 +107,22 @@ def evaluate_predictions(
     format: Format = Format(),  # noqa: B008 (frozen)
 ) -> dict[str, Any]:
     """Judge a file of predictions: the columns of truth, mean and std, all others as places to look at."""
+    if Path(source).suffix == ".hetcal":
+        raise ValueError(f"{source} is a model; give the table to judge it on after it")
     if target is None:
-        advice = "add --target NAME; or, to judge a model, a table after it"
-        raise must("target", "be given for a table of predictions", None, advice)
+        raise ValueError("a table of predictions needs --target, the column of the truth")
     frame = read_frame(source, format, drop=drop)
     for option, name in (("mean", mean), ("std", std)):
         check_choice(option, name, frame.columns)
     prediction = Prediction(check_numbers("mean", frame[mean]), check_numbers("std", frame[std], positive=True))
     rows = split_columns(frame, target, group, others=[mean, std])
+    options = {"target": target, "mean": mean, "std": std, "drop": list(drop), "group": group}
     content = judge_prediction(
         rows,
         prediction,
         target=target,
         group=group,
         data={"file": Path(source).name, "rows to judge": len(rows)},
-        reproduce=[command_line("evaluate", source, target=target, mean=mean, std=std, drop=list(drop), group=group)],
+        reproduce=[command_line("evaluate", source, **options, **asdict(format))],
     )
     return {"command": "evaluate", "rows": len(rows), **written(content, report)}

@@ -1,5 +1,6 @@
 """`hetcal fit`: from a table to a model file, judged on rows that it has not seen."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -9,13 +10,13 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
 
-from hetcal._checks import check_choice, check_number, must
+from hetcal._checks import SharedGroupsWarning, check_choice, check_number, must
 from hetcal.commands.columns import Rows, check_dropped, check_features, split_columns
 from hetcal.commands.evaluate import judge, written
 from hetcal.commands.progress import is_watched, steps
 from hetcal.commands.reproduce import command_line
-from hetcal.commands.settings import parse_settings
-from hetcal.comparison import INFORMATIVE, choose
+from hetcal.commands.settings import check_options, parse_settings
+from hetcal.comparison import AUTO, INFORMATIVE, choose
 from hetcal.methods import make
 from hetcal.regressor import HCRegressor
 from hetcal.tables import Format, read_frame
@@ -46,6 +47,7 @@ def fit_file(
     check_number("test_size", test_size, 0, 1, open_high=True)
     check_number("seed", seed, 0, 2**32 - 1, integer=True)
     chosen_settings = parse_settings(settings)
+    check_options(chosen_settings, AUTO if method == "auto" else [method])
     check_dropped(target, group, drop)
     frame = read_frame(source, format, texts=texts, drop=drop)
     rows = check_features(split_columns(frame, target, group))
@@ -54,6 +56,7 @@ def fit_file(
     else:
         kinds = {name: KINDS.get(frame[name].dtype.kind, "text") for name in frame}
         train_rows, test_rows = rows, split_columns(read_frame(test, format, kinds=kinds), target, group)
+        warn_of_shared_groups(train_rows, test_rows)
     if report is not None and test_rows is None:
         raise must("test_size", "be greater than 0 for a report", test_size, "a report needs rows to judge on")
 
@@ -70,7 +73,8 @@ def fit_file(
                 progress=show,
             )
     model = make(method, random_state=seed, progress=is_watched(quiet), **chosen_settings)
-    model.fit(train_rows.X, train_rows.y, groups=train_rows.groups)
+    is_grouped = train_rows.groups is not None and train_rows.groups.nunique() > 1
+    model.fit(train_rows.X, train_rows.y, groups=train_rows.groups if is_grouped else None)
     content = None
     if test_rows is not None:
         reproduce = [
@@ -87,6 +91,7 @@ def fit_file(
                 text=texts,
                 seed=seed,
                 set=settings,
+                **asdict(format),
             )
         ]
         content = judge(
@@ -118,12 +123,23 @@ def split_rows(rows: Rows, test_size: float, seed: int) -> tuple[Rows, Rows | No
     """Training and test rows; whole groups where there are groups."""
     if test_size == 0:
         return rows, None
+    if rows.groups is not None and rows.groups.nunique() < 2:
+        raise must("group", "have at least 2 different labels", rows.groups.iloc[0], "leave --group out")
     if len(rows) < 5:
         raise must("the table", "have at least 5 rows to be split", len(rows), "give more, or --test-size 0")
     splitter = ShuffleSplit if rows.groups is None else GroupShuffleSplit
     parts = splitter(1, test_size=test_size, random_state=seed).split(rows.X, groups=rows.groups)
     train, test = next(iter(parts))
     return rows.take(np.sort(train)), rows.take(np.sort(test))
+
+
+def warn_of_shared_groups(train: Rows, test: Rows) -> None:
+    """Rows of a group on both sides make a model look better than it is for new groups."""
+    if train.groups is not None and test.groups is not None:
+        shared = set(train.groups) & set(test.groups)
+        if shared:
+            message = f"{len(shared)} of {test.groups.nunique()} groups of the test table are in the training table too"
+            warnings.warn(message, SharedGroupsWarning, stacklevel=3)
 
 
 def describe_data(source: str, train: Rows, test: Rows) -> dict[str, Any]:

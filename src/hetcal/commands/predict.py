@@ -34,6 +34,9 @@ def predict_file(
     for name, values in (("level", levels), ("quantiles", quantiles)):
         if len(values):
             check_levels(name, values)
+    twice = sorted(name for name, count in Counter(names(levels, quantiles)).items() if count > 1)
+    if twice:
+        raise must("level and quantiles", "differ from each other", twice, "give each once")
     regressor = load_regressor(model)
     clash = sorted(set(keep) & set(names(levels, quantiles)))
     if clash:
@@ -53,7 +56,7 @@ def predict_file(
 
 def names(levels: Sequence[float], quantiles: Sequence[float]) -> list[str]:
     ends = [f"{end}_{percent(level)}" for level in levels for end in ("lower", "upper")]
-    return ["mean", "std", *ends, *(f"quantile_{q:g}" for q in quantiles)]
+    return ["mean", "std", *ends, *(f"quantile_{q:.10g}" for q in quantiles)]
 
 
 def predicted_columns(prediction: Any, levels: Sequence[float], quantiles: Sequence[float]) -> "DataFrame":

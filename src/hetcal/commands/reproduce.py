@@ -13,7 +13,9 @@ def command_line(command: str, *files: Any, **options: Any) -> str:
     words = ["hetcal", command, *map(file_name, files)]
     for name, value in options.items():
         for one in value if isinstance(value, list | tuple) else [value]:
-            if one is not None:
+            if isinstance(one, bool):
+                words.append(f"--{name}" if one else f"--no-{name}")
+            elif one is not None:
                 words += [f"--{name.replace('_', '-')}", file_name(one) if name in FILES else str(one)]
     return shlex.join(words)
 

@@ -1,16 +1,18 @@
 """`--set name=value`: settings of the regressor from text."""
 
+import contextlib
 import inspect
-import json
 from collections.abc import Sequence
 from typing import Any
 
 from hetcal._checks import check_choice, must
 from hetcal.estimators import ESTIMATORS
+from hetcal.methods import METHODS
 from hetcal.regressor import HCRegressor
+from hetcal.tabular import choose
 
 # Not for a command line: Python objects, or what another option says.
-ELSEWHERE = {"network", "random_state", "progress", "estimator_options", "column_order"}
+ELSEWHERE = {"network", "estimator", "objective", "random_state", "progress", "estimator_options", "column_order"}
 WORDS = {"true": True, "false": False, "none": None}
 
 
@@ -42,8 +44,17 @@ def parse_value(text: str) -> Any:
     text = text.strip()
     if text.lower() in WORDS:
         return WORDS[text.lower()]
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return value if isinstance(value, int | float) else text
+    for number in (int, float):
+        with contextlib.suppress(ValueError):
+            return number(text)
+    return text
+
+
+def check_options(settings: dict[str, Any], methods: Sequence[str]) -> None:
+    """Settings of an estimator must be known to every method that is trained with them."""
+    for option in settings.get("estimator_options", {}):
+        for method in methods:
+            estimator = METHODS[method].estimator
+            if option not in inspect.signature(choose("estimator", estimator, ESTIMATORS)).parameters:
+                advice = f"{method} has none; name the methods that have it"
+                raise must("--set", "be a setting of all methods that are trained", option, advice)

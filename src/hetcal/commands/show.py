@@ -1,12 +1,17 @@
 """What a command did, in words for a terminal."""
 
-from datetime import UTC, datetime, timedelta
 from typing import Any
+
+import numpy as np
 
 
 def in_words(result: dict[str, Any]) -> str:
-    """The result of any command as lines of text."""
-    return "\n".join(WORDS[result["command"]](result))
+    """The result of any command as lines of text; names from a file cannot move the cursor or begin a line."""
+    return "\n".join(map(printable, WORDS[result["command"]](result)))
+
+
+def printable(text: str) -> str:
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def fitted(result: dict[str, Any]) -> list[str]:
@@ -77,10 +82,9 @@ def described(result: dict[str, Any]) -> list[str]:
 def seen(column: dict[str, Any]) -> str:
     """The range of numbers and dates, the labels of text."""
     if column["kind"] == "text":
-        labels = column["labels"]
-        shown = ", ".join(labels[:MOST_LABELS])
-        more = f" and {len(labels) - MOST_LABELS} more" if len(labels) > MOST_LABELS else ""
-        return f"{shown}{more}{', rare ones' if column['has_rare'] else ''}"
+        labels = [f"{label!r}" if "," in label else label for label in column["labels"]]
+        more = [f"{len(labels) - MOST_LABELS} more"] * (len(labels) > MOST_LABELS)
+        return ", ".join([*labels[:MOST_LABELS], *more, *["rare ones"] * column["has_rare"]])
     if column["range"] is None:
         return "only missing values"
     ends = [day(end) if column["kind"] == "dates" else number(end) for end in column["range"]]
@@ -91,21 +95,21 @@ MOST_LABELS = 8
 
 
 def day(days: float) -> str:
-    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=days)).date().isoformat()
+    return str(np.datetime64(int(np.floor(days)), "D"))
 
 
 def report_line(result: dict[str, Any]) -> list[str]:
     return ["", f"Report: {result['report_file']}"] if result.get("report_file") else []
 
 
-def number(value: Any) -> str:
+def number(value: Any, digits: int = 4) -> str:
     """
     >>> number(3.14159), number(412), number(None), number("log")
     ('3.142', '412', '-', 'log')
     """
     if value is None:
         return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
 
 
 def aligned(rows: list[list[str]]) -> list[str]:

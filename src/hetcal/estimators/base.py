@@ -22,6 +22,8 @@ from hetcal.prediction import Prediction, join
 # hidden layer's width is no multiple of 4, MKL's narrow product behind it depends, in the last bit, on a row's place.
 ROW_MULTIPLE = 64
 BLOCK_ROWS = 1024
+# Members of an ensemble, or passes: more are a typing error that would take hours, or all memory.
+MOST_NETWORKS = 10_000
 
 
 class AbstractEstimator(nn.Module):

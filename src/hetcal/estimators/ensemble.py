@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from hetcal._checks import check_number
-from hetcal.estimators.base import AbstractEstimator, check_outputs, drops_channels
+from hetcal.estimators.base import MOST_NETWORKS, AbstractEstimator, check_outputs, drops_channels
 from hetcal.estimators.passes import moments
 from hetcal.families import Family
 from hetcal.networks import PrivateDropout, initialise_
@@ -52,7 +52,7 @@ class AbstractEnsemble(AbstractEstimator):
         n_targets: int = 1,
         seed: int = 0,
     ) -> None:
-        self.members = check_number("members", members, self.least_members, integer=True)
+        self.members = check_number("members", members, self.least_members, MOST_NETWORKS, integer=True)
         self.bootstrap = bool(bootstrap)
         self.std_floor = check_number("std_floor", std_floor, 0, open_low=True)
         super().__init__(network, n_targets=n_targets, seed=seed)

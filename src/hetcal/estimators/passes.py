@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hetcal._checks import check_number
-from hetcal.estimators.base import AbstractEstimator, check_outputs
+from hetcal.estimators.base import MOST_NETWORKS, AbstractEstimator, check_outputs
 from hetcal.prediction import Prediction
 
 # Passes that are evaluated together in prediction: bounds the memory of a block.
@@ -79,8 +79,8 @@ class SampledPasses(AbstractEstimator):
         seed: int,
     ) -> None:
         is_one = check_number("samples", samples, 1, integer=True) == 1
-        self.samples = samples if is_one else check_number("samples", samples, 4, integer=True)
-        self.prediction_samples = check_number("prediction_samples", prediction_samples, 2, integer=True)
+        self.samples = samples if is_one else check_number("samples", samples, 4, MOST_NETWORKS, integer=True)
+        self.prediction_samples = check_number("prediction_samples", prediction_samples, 2, MOST_NETWORKS, integer=True)
         self.std_floor = check_number("std_floor", std_floor, 0, open_low=True)
         super().__init__(network, n_targets=n_targets, seed=seed)
 

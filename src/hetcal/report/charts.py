@@ -185,8 +185,8 @@ def interval_chart(intervals: dict[str, Any]) -> Chart:
     high = max(max(row["y"], row["center"]) for row in rows)
     # One interval that is wider by far than all values would flatten the picture: it is cut at the edge.
     room = max(high / 2 - low / 2, min(row["upper"] / 2 - row["lower"] / 2 for row in rows)) * 2
-    low = max(min(row["lower"] for row in rows), low - room)
-    high = min(max(row["upper"] for row in rows), high + room)
+    low = min(low, max(min(row["lower"] for row in rows), low - room))
+    high = max(high, min(max(row["upper"] for row in rows), high + room))
     y = Scale(*padded(low, high), flip=True)
     form = format_for([low, high], resolution_of(rows))
     unit = f" {form.unit}" if form.unit else ""

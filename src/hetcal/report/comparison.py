@@ -24,6 +24,9 @@ COLUMNS = (
     ("seconds", "Seconds", "", "time to fit and predict once"),
 )
 LEVEL = 0.9
+# The green mark is for a calibration error up to so many noise floors; the best of the bad does not get it.
+MOST_FLOORS = 1.5
+LABELS = {"good": "Recommended", "caution": "Recommended, but look closer"}
 
 
 def describe_comparison(
@@ -78,14 +81,17 @@ def describe_comparison(
 def read_recommendation(chosen: Mapping[str, Any] | None, block: dict[str, Any]) -> dict[str, Any] | None:
     if chosen is None:
         return None
-    titles = {method["name"]: method["title"] for method in block["methods"]}
-    name = chosen["method"]
-    title = None if name is None else titles.get(clean(name), clean(name))
-    return {
-        "method": None if name is None else clean(name),
-        "title": title,
-        "text": clean(chosen["text"], LONGEST_VALUE),
-    }
+    text = clean(chosen["text"], LONGEST_VALUE)
+    if chosen["method"] is None:
+        return {"method": None, "title": None, "status": "caution", "label": "No recommendation", "text": text}
+    name = clean(chosen["method"])
+    method: dict[str, Any] = next(
+        (one for one in block["methods"] if one["name"] == name), {"title": name, "metrics": {}}
+    )
+    error = method["metrics"].get("ce", {}).get("mean")
+    status = "good" if error is not None and error <= MOST_FLOORS * block["ce_noise_floor"] else "caution"
+    label = f"{LABELS[status]}: {method['title']}"
+    return {"method": name, "title": method["title"], "status": status, "label": label, "text": text}
 
 
 def read_method(method: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from hetcal.metrics import calibration_curve, equal_count_bins, evaluate
 from hetcal.prediction import Prediction
 from hetcal.report.charts import round_step
 from hetcal.report.places import describe_places
-from hetcal.report.verdict import LEVEL, describe_figures, describe_verdict
+from hetcal.report.verdict import LEVEL, describe_figures, describe_verdict, share_above
 from hetcal.report.wording import clean, commands, count, finite, listing, number, percent, without_folders
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def describe(
         "target": clean(target),
         "rows": rows,
         "level": LEVEL,
-        "verdict": describe_verdict(z, prediction, width, calibration, places),
+        "verdict": describe_verdict(z, share_above(truth, center), prediction, width, calibration, places),
         "figures": describe_figures(truth, width, scores, clean(target)),
         "metrics": scores,
         "calibration": calibration,
@@ -201,9 +201,9 @@ def describe_intervals(
     chosen = "all test rows" if len(rows) == len(truth) else f"of {len(truth):,} test rows, drawn by lot"
     text = f"{count(len(rows), 'row')} ({chosen}), in the order of the prediction; "
     expected = (1 - LEVEL) * len(rows)
-    text += (
-        f"{outside} outside of {'its' if len(rows) == 1 else 'their'} interval, about {expected:.0f} to be expected."
-    )
+    decimals = 0 if len(rows) >= 10 else 1  # less than one row is not none
+    whose = "its" if len(rows) == 1 else "their"
+    text += f"{outside} outside of {whose} interval, about {expected:.{decimals}f} to be expected."
     return {"level": LEVEL, "of": len(truth), "outside": outside, "rows": rows, "text": text}
 
 

@@ -29,6 +29,8 @@ BOMS = {
 NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?", re.ASCII)
 DECIMAL_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?", re.ASCII)
 DECIMAL_POINT = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d*)\.\d+([eE][+-]?\d+)?|[+-]?\d{1,3}(,\d{3}){2,}", re.ASCII)
+# What may be thousands as well, and so shows neither mark.
+THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,]\d{3})+", re.ASCII)
 DATE = re.compile(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}([T ].*)?", re.ASCII)
 
 
@@ -77,7 +79,7 @@ def find_dialect(name: str, head: bytes, is_whole: bool, format: Format) -> Dial
     records = sample(text, separator, is_whole)
     if not records:
         raise ValueError(f"{name} is empty; give a file with a header and rows")
-    decimal = format.decimal or ("." if separator == "," else find_decimal(records))
+    decimal = format.decimal or ("." if separator == "," else find_decimal(name, records))
     has_header = find_header(records[0]) if format.header is None else format.header
     return Dialect(encoding, separator, decimal, has_header)
 
@@ -137,12 +139,22 @@ def find_separator(text: str, is_whole: bool) -> str:
     return next((s for s, records in samples.items() if all(len(record) == 1 for record in records)), ",")
 
 
-def find_decimal(records: Records) -> str:
-    """A comma, if more cells are numbers with a decimal comma than with a decimal point."""
+def find_decimal(name: str, records: Records) -> str:
+    """A comma, if more cells are numbers with a decimal comma than with a decimal point.
+
+    Commas that may all part thousands show nothing: taken for decimal marks, they would make 1,200 cars 1.2.
+    """
     cells = [cell.strip() for record in records for cell in record]
-    commas = sum(DECIMAL_COMMA.fullmatch(cell) is not None for cell in cells)
-    points = sum(DECIMAL_POINT.fullmatch(cell) is not None for cell in cells)
-    return "," if commas > points else "."
+    commas = [cell for cell in cells if DECIMAL_COMMA.fullmatch(cell)]
+    points = [cell for cell in cells if DECIMAL_POINT.fullmatch(cell)]
+    if all(map(THOUSANDS.fullmatch, commas)):
+        if commas and not any(cell.count(",") > 1 or not THOUSANDS.fullmatch(cell) for cell in points):
+            raise ValueError(
+                f"{name} has numbers such as {commas[0]!r}, whose comma may part decimals or thousands; "
+                "give --decimal , if it is the decimal mark, or --decimal . if it is not"
+            )
+        return "."
+    return "," if len(commas) > len(points) else "."
 
 
 def find_header(first: list[str]) -> bool:

@@ -15,7 +15,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hetcal.tables.patterns import BOOLEANS, DASHES, DRESSED_NUMBER, ISO_DATE, MISSING, OTHER_DATE, number_pattern
+from hetcal.tables.patterns import (
+    BOOLEANS,
+    DASHES,
+    DRESSED_NUMBER,
+    ISO_DATE,
+    MISSING,
+    OTHER_DATE,
+    ZONED_DATE,
+    number_pattern,
+)
 
 Kinds = dict[str, str]
 KINDS = ("numbers", "text", "dates")
@@ -123,6 +132,7 @@ def read_words(cells: pa.ChunkedArray, place: Place, kind: str | None) -> Any:
             raise refuse_number(words, place, is_new=False)
     dates = to_dates(words)
     if not (np.isnat(dates) & is_present(words)).any():
+        refuse_mixed_zones(words, place)
         return dates
     if kind == "dates":
         raise refuse_date(words, dates, place, is_new=False)
@@ -152,6 +162,18 @@ def to_dates(words: pa.ChunkedArray) -> NDArray[np.datetime64]:
     micros = pc.replace_substring_regex(pc.if_else(is_iso, words, None), r"(\.\d{6})\d+", r"\1")
     dates = pd.to_datetime(pd.Series(micros.to_numpy(), dtype=object), format="ISO8601", utc=True, errors="coerce")
     return dates.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
+
+
+def refuse_mixed_zones(words: pa.ChunkedArray, place: Place) -> None:
+    """Refuse dates of which some have a time zone: nobody knows the zone of the others."""
+    present = is_present(words)
+    has_zone = matches(words, ZONED_DATE)
+    first = int(np.argmax(present))
+    differs = present & (has_zone != has_zone[first])
+    if differs.any():
+        rule = "hold dates that all have a time zone or all have none"
+        other = f"row {place.rows[first]} {'has one' if has_zone[first] else 'has none'}"
+        raise place.refuse(rule, words, differs, f"{other}: write all of them alike")
 
 
 def to_text(words: pa.ChunkedArray) -> Any:

@@ -15,7 +15,9 @@ BOOLEANS = ("true", "false")
 _GROUP = "[,.' \u00a0\u202f\u2019]"
 DRESSED_NUMBER = rf"^[+-]?[$€£¥]?\s*[+-]?(\d{{1,3}}({_GROUP}\d{{3}})+|\d+)([.,]\d+)?\s*[%$€£¥]?$"
 
-_TIME = r"([T ]\d{1,2}:\d{2}(:\d{2}(\.\d+)?)?\s*(Z|[+-]\d{2}(:?\d{2})?)?)?"
+_ZONE = r"(Z|[+-]\d{2}(:?\d{2})?)"
+_TIME = rf"([T ]\d{{1,2}}:\d{{2}}(:\d{{2}}(\.\d+)?)?\s*{_ZONE}?)?"
+ZONED_DATE = rf":.*{_ZONE}$"
 ISO_DATE = rf"^(\d{{4}}-\d{{1,2}}-\d{{1,2}}|\d{{4}}/\d{{1,2}}/\d{{1,2}}){_TIME}$"
 _MONTH = "(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 OTHER_DATE = (

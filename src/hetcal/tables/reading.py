@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hetcal._checks import check_choice, check_number
@@ -109,8 +110,10 @@ def read_chunks(
         check_columns(table, [*wanted, *keep])
         for batches in group(table.batches(list(dict.fromkeys([*wanted, *keep])), rows), rows):
             block = join(batches, table.name)
-            frame = as_it_is(block, wanted) if kinds is None else convert(table, block, dict(kinds))
-            yield Chunk(frame, as_it_is(block, list(dict.fromkeys(keep))), int(block.rows[0]), table.share)
+            frame = as_it_is(block, wanted, table.decimal) if kinds is None else convert(table, block, dict(kinds))
+            yield Chunk(
+                frame, as_it_is(block, list(dict.fromkeys(keep)), table.decimal), int(block.rows[0]), table.share
+            )
 
 
 @contextlib.contextmanager
@@ -163,7 +166,7 @@ def group(batches: Iterable[Batch], rows: int) -> Iterator[list[Batch]]:
             together, count, size = [], 0, 0
         together.append(batch)
         count += len(batch.rows)
-        size += batch.data.nbytes
+        size += batch.size
     yield together
 
 
@@ -190,10 +193,15 @@ def convert(table: AnyTable, block: Block, kinds: Mapping[str, str | None]) -> p
     return pd.DataFrame(columns, index=block.index)
 
 
-def as_it_is(block: Block, wanted: Sequence[str]) -> pd.DataFrame:
-    """The columns in Arrow's own types, so that long whole numbers with gaps, decimals and dates stay what they are."""
+def as_it_is(block: Block, wanted: Sequence[str], decimal: str) -> pd.DataFrame:
+    """The columns in Arrow's own types, so that long whole numbers with gaps, decimals and dates stay what they are.
+
+    Numbers with a decimal comma get a point, since files are written with points.
+    """
     columns = {}
     for column in wanted:
         cells = decoded(block.data[column])
+        if decimal == ",":
+            cells = pc.replace_substring_regex(cells, r"^(\s*[+-]?\d+),(\d+\s*)$", r"\1.\2")
         columns[column] = pd.array(cells, dtype=pd.ArrowDtype(cells.type))
     return pd.DataFrame(columns, index=block.index)

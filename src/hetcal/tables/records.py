@@ -22,6 +22,7 @@ BATCH_ROWS = 10_000
 BATCH_CELLS = 1_000_000
 MAX_COLUMNS = 100_000
 MAX_CHARACTERS = 1 << 26  # of a row, and of a batch
+QUOTED = re.compile('"[^"]*"')
 UNDECODED = re.compile("[\udc80-\udcff]")
 
 
@@ -31,6 +32,7 @@ class Batch:
 
     data: pa.RecordBatch
     rows: NDArray[np.int64]
+    size: int  # about how many bytes it takes, labels written out
 
 
 def check_count(name: str, count: int) -> None:
@@ -111,7 +113,8 @@ class TextTable:
         if block:
             cells = dict(zip(self.columns, zip(*block, strict=True), strict=True))
             arrays = [pa.array(cells[column], pa.string()) for column in wanted]
-            yield Batch(pa.RecordBatch.from_arrays(arrays, list(wanted)), numbers)
+            data = pa.RecordBatch.from_arrays(arrays, list(wanted))
+            yield Batch(data, numbers, data.nbytes)
 
     def _records(self) -> Iterator[list[str]]:
         try:
@@ -139,6 +142,10 @@ class TextTable:
                     )
                 if "\0" in line:
                     raise ValueError(f"row {self.row} of {self.name} holds NUL bytes; export the table as CSV again")
+                if len(line) > MAX_COLUMNS:
+                    # Counted before they are cut, since cells take far more memory than their separators.
+                    cells = 1 + QUOTED.sub("", line).count(self.dialect.separator)
+                    check_count(self.name if self.row == 1 else f"row {self.row} of {self.name}", cells)
                 if not line.isascii() and UNDECODED.search(line):
                     raise self._undecoded()
                 yield line
