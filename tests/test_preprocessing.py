@@ -272,3 +272,12 @@ def test_a_date_column_must_stay_one():
 def test_ranges_are_those_of_the_present_values():
     table = read_table(pd.DataFrame({"a": [3.0, np.nan, -1.0], "b": [np.nan] * 3, "c": ["x", "y", "z"]}))
     assert TableEncoder().fit(table, np.ones(3)).ranges == {"a": (-1.0, 3.0), "b": None}
+
+
+def test_values_far_outside_the_range_are_counted():
+    """Beyond the range by more than half its width; missing values and labels do not count."""
+    frame = pd.DataFrame({"a": [0.0, 10.0], "b": [np.nan] * 2, "t": ["x", "y"], "d": pd.to_datetime(["2020", "2021"])})
+    encoder = TableEncoder().fit(read_table(frame), np.ones(2))
+    new = pd.DataFrame({"a": [-6.0, 14.9, np.nan], "b": [9.0, 0.0, 1.0], "t": ["z"] * 3})
+    new["d"] = pd.to_datetime(["2020-07-01", "2021-12-31", "1999-01-01"])
+    assert encoder.count_outside(read_table(new)) == {"a": 1, "d": 2}

@@ -35,6 +35,10 @@ class OtherTargetWarning(HetcalWarning):
     """A model is judged on another column than it was fitted to predict."""
 
 
+class OutsideRangeWarning(HetcalWarning):
+    """Rows lie far outside the range of the training rows; nobody knows how good predictions are there."""
+
+
 class SharedGroupsWarning(HetcalWarning):
     """Test rows belong to groups that training has seen; for new groups the model may do worse."""
 

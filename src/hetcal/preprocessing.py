@@ -293,6 +293,12 @@ class TableEncoder:
         counts = {name: words.count_unseen(table.columns[name]) for name, words in self.vocabularies.items()}
         return {name: count for name, count in counts.items() if count}
 
+    def count_outside(self, table: Table) -> dict[str, int]:
+        """How many rows lie beyond the range seen in `fit` by more than half its width, by column."""
+        self._check_kinds(table)
+        counts = {name: 0 if seen is None else far(table.columns[name], *seen) for name, seen in self.ranges.items()}
+        return {name: count for name, count in counts.items() if count}
+
     def _blocks(self, table: Table) -> tuple[Floats, dict[str, NDArray[Any]]]:
         """The numbers as a matrix, and the columns of text."""
         numeric = [np.empty((len(table), 0))]
@@ -314,9 +320,21 @@ class TableEncoder:
                 raise must(f"column {name!r}", f"hold {kind} as in fit", now, "give it the type it had in fit")
 
 
+def far(values: NDArray[Any], low: float, high: float) -> int:
+    """How many values are beyond a range by more than half its width."""
+    numbers, margin = as_numbers(values), high / 2 - low / 2
+    with np.errstate(invalid="ignore", over="ignore"):
+        return int(((numbers < low - margin) | (numbers > high + margin)).sum())
+
+
+def as_numbers(values: NDArray[Any]) -> Floats:
+    """Numbers as they are, dates in days since 1970."""
+    return date_features(values)[:, 0] if values.dtype.kind == "M" else values
+
+
 def range_of(values: NDArray[Any]) -> tuple[float, float] | None:
     """Least and largest of the present numbers, or dates in days since 1970."""
-    numbers = date_features(values)[:, 0] if values.dtype.kind == "M" else values
+    numbers = as_numbers(values)
     present = numbers[~np.isnan(numbers)]
     return (float(present.min()), float(present.max())) if len(present) else None
 

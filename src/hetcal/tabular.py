@@ -108,6 +108,11 @@ class TabularModel(BaseEstimator):
         check_is_fitted(self)
         return self.encoder_.count_unseen(self._read(X, reset=False))
 
+    def count_outside(self, X: Any) -> dict[str, int]:
+        """How many rows of X lie far outside the range that fit has seen, by column; columns without are left out."""
+        check_is_fitted(self)
+        return self.encoder_.count_outside(self._read(X, reset=False))
+
     def _read(self, X: Any, reset: bool) -> Table:
         """X as a table, its columns checked against (or, with `reset`, remembered from) fit."""
         if sparse.issparse(X):

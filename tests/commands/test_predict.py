@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hetcal
-from hetcal._checks import UnseenLabelsWarning
+from hetcal._checks import OutsideRangeWarning, UnseenLabelsWarning
 from hetcal.commands import predict
 from hetcal.commands.predict import percent, predict_file
 from hetcal.tables import read_chunks
@@ -36,7 +36,7 @@ def test_columns_are_those_of_the_model(files, monkeypatch):
     out = folder / "p.csv"
     options = {"levels": [0.9, 0.5], "quantiles": [0.05], "keep": ["id"], "quiet": True}
     result = predict_file(folder / "model.hetcal", str(folder / "new.csv"), str(out), **options)
-    assert result == {"command": "predict", "out": str(out), "rows": 90, "unseen_labels": {}}
+    assert result == {"command": "predict", "out": str(out), "rows": 90, "unseen_labels": {}, "outside_range": {}}
     frame = pd.read_csv(out)
     prediction = model.predict_dist(X)
     assert_array_equal(frame["id"], range(90))
@@ -74,3 +74,12 @@ def test_unseen_labels_are_counted_over_all_pieces(files, monkeypatch):
     with pytest.warns(UnseenLabelsWarning, match="in 3 of 90 rows"):
         result = predict_file(folder / "model.hetcal", str(folder / "new.csv"), str(folder / "p.csv"), quiet=True)
     assert result["unseen_labels"] == {"town": 3}
+
+
+def test_rows_far_outside_the_training_rows_are_told(files):
+    """A value in other units, say; a little beyond the range is nothing to speak of."""
+    _, X, folder = files
+    X.assign(a=np.where(X.index < 4, 1000.0, X["a"].max() + 0.1)).to_csv(folder / "new.csv", index=False)
+    with pytest.warns(OutsideRangeWarning, match="column 'a' lies far outside .* in 4 of 90 rows"):
+        result = predict_file(folder / "model.hetcal", str(folder / "new.csv"), str(folder / "p.csv"), quiet=True)
+    assert result["outside_range"] == {"a": 4}

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hetcal._checks import OtherTargetWarning, UnseenLabelsWarning, check_choice
+from hetcal._checks import OtherTargetWarning, OutsideRangeWarning, UnseenLabelsWarning, check_choice
 from hetcal._files import atomic_write
 from hetcal.commands.columns import Rows, check_groups, check_numbers, split_columns
 from hetcal.commands.reproduce import command_line
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 def judge(rows: Rows, model: "HCRegressor", *, data: dict[str, Any], **content: Any) -> dict[str, Any]:
     """The content of the report on a model's predictions of these rows."""
     prediction = model.predict_dist(rows.X)
-    unseen = model.count_unseen(rows.X)
-    warn_of_unseen(unseen, len(rows))
+    unseen, outside = model.count_unseen(rows.X), model.count_outside(rows.X)
+    warn_of_strange_rows(unseen, outside, len(rows))
     new = {f"rows with a new label in {name}": count for name, count in unseen.items()}
+    new |= {f"rows far outside the training range of {name}": count for name, count in outside.items()}
     return judge_prediction(rows, prediction, data={**data, **new}, **content)
 
 
@@ -50,10 +51,14 @@ def written(content: dict[str, Any], path: Path | None) -> dict[str, Any]:
     return {"report_file": None if path is None else str(path), "report": content}
 
 
-def warn_of_unseen(counts: Mapping[str, int], rows: int) -> None:
-    for name, count in counts.items():
+def warn_of_strange_rows(unseen: Mapping[str, int], outside: Mapping[str, int], rows: int) -> None:
+    """Rows that training tells little about."""
+    for name, count in unseen.items():
         message = f"column {name!r} holds labels that training has not seen in {count} of {rows} rows"
         warnings.warn(message, UnseenLabelsWarning, stacklevel=3)
+    for name, count in outside.items():
+        message = f"column {name!r} lies far outside the range of the training rows in {count} of {rows} rows"
+        warnings.warn(message, OutsideRangeWarning, stacklevel=3)
 
 
 def evaluate_model(

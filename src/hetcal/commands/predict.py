@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetcal._checks import check_levels, must
-from hetcal.commands.evaluate import warn_of_unseen
+from hetcal.commands.evaluate import warn_of_strange_rows
 from hetcal.commands.models import load_regressor
 from hetcal.commands.progress import is_watched, steps
 from hetcal.tables import Format, open_writer, read_chunks
@@ -41,7 +41,7 @@ def predict_file(
     clash = sorted(set(keep) & set(names(levels, quantiles)))
     if clash:
         raise must("keep", "name no column that the predictions have", clash, "rename it in the input")
-    rows, unseen = 0, Counter[str]()
+    rows, unseen, outside = 0, Counter[str](), Counter[str]()
     with open_writer(out, force=True) as writer, steps(is_watched(quiet), "rows") as show:
         for chunk in read_chunks(source, regressor.encoder_.kinds, format, keep=keep):
             predicted = predicted_columns(regressor.predict_dist(chunk.frame), levels, quantiles)
@@ -49,9 +49,11 @@ def predict_file(
             writer.write(pd.concat([kept, predicted], axis=1) if keep else predicted)
             rows += len(predicted)
             unseen.update(regressor.count_unseen(chunk.frame))
+            outside.update(regressor.count_outside(chunk.frame))
             show(rows, round(rows / chunk.share) if chunk.share else None)
-    warn_of_unseen(unseen, rows)
-    return {"command": "predict", "out": str(out), "rows": rows, "unseen_labels": dict(unseen)}
+    warn_of_strange_rows(unseen, outside, rows)
+    strange = {"unseen_labels": dict(unseen), "outside_range": dict(outside)}
+    return {"command": "predict", "out": str(out), "rows": rows, **strange}
 
 
 def names(levels: Sequence[float], quantiles: Sequence[float]) -> list[str]:
