@@ -207,7 +207,7 @@ SETTINGS = [
     ({"random_state": "seed"}, r"random_state must be a whole number"),
     ({"random_state": -1}, r"random_state must be at least 0"),
     ({"estimator_options": {"sample": 3}}, r"estimator_options must be one of .*did you mean 'samples'\?"),
-    ({"estimator_options": {"samples": 3}}, r"samples must be at least 4, got samples=3"),
+    ({"estimator_options": {"samples": 3}}, r"samples must be at least 4 and at most 10000, got samples=3"),
     ({"estimator_options": {"masks": "row"}}, r"masks must be one of \['per_row', 'shared'\], got masks='row'"),
     (
         {"network": nn.Sequential(nn.Linear(7, 4), nn.Dropout(0.2), nn.Linear(4, 1))},

@@ -310,8 +310,8 @@ def test_noise_is_found_where_it_is():
 @pytest.mark.parametrize(
     ("kind", "members", "message"),
     [
-        (Ensemble, 0, "members must be at least 1, got members=0"),
-        (EnsembleSpread, 3, "members must be at least 4, got members=3"),
+        (Ensemble, 0, "members must be at least 1 and at most 10000, got members=0"),
+        (EnsembleSpread, 3, "members must be at least 4 and at most 10000, got members=3"),
         (EnsembleSpread, 4.5, "members must be a whole number, got members=4.5"),
     ],
 )

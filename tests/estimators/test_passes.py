@@ -173,9 +173,12 @@ def test_one_pass_in_training_has_the_floor_as_sigma(kind):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"samples": 3}, "samples must be at least 4, got samples=3"),
+        ({"samples": 3}, "samples must be at least 4 and at most 10000, got samples=3"),
         ({"samples": 2.5}, "samples must be a whole number, got samples=2.5"),
-        ({"prediction_samples": 1}, "prediction_samples must be at least 2, got prediction_samples=1"),
+        (
+            {"prediction_samples": 1},
+            "prediction_samples must be at least 2 and at most 10000, got prediction_samples=1",
+        ),
         ({"std_floor": -1}, "std_floor must be greater than 0, got std_floor=-1"),
     ],
 )
