@@ -323,8 +323,8 @@ def test_users_folder_without_the_file(server, tmp_path, monkeypatch, folder):
     [
         ("data.csv", CORRUPT, "does not have the SHA-256"),
         ("data.csv", CONTENT[:50], "has 50 bytes instead of 200000"),
-        ("data.csv.gz", gzip.compress(CORRUPT), "does not have the SHA-256"),
-        ("data.csv.gz", gzip.compress(CONTENT)[:-100], "is not a whole gzip file"),
+        ("data.csv.gz", gzip.compress(CORRUPT, mtime=0), "does not have the SHA-256"),
+        ("data.csv.gz", gzip.compress(CONTENT, mtime=0)[:-100], "is not a whole gzip file"),
         ("data.csv.gz", CONTENT, "is not a whole gzip file"),
     ],
 )

@@ -20,10 +20,10 @@ FRAME = pd.DataFrame({"a": [1.0, 3.0], "b": [2.0, 4.0]}, index=[2, 3])
 def test_gzip_is_known_by_its_bytes(tmp_path):
     """Neither the lack of .gz nor a wrong .gz matters; several members in one file are one table."""
     for name, content in [
-        ("a.csv", gzip.compress(CSV)),
+        ("a.csv", gzip.compress(CSV, mtime=0)),
         ("a.csv.gz", CSV),
         ("a.parquet", CSV),
-        ("b", gzip.compress(CSV[:6]) + gzip.compress(CSV[6:])),
+        ("b", gzip.compress(CSV[:6], mtime=0) + gzip.compress(CSV[6:], mtime=0)),
     ]:
         (tmp_path / name).write_bytes(content)
         pd.testing.assert_frame_equal(read_frame(tmp_path / name), FRAME)
@@ -93,7 +93,7 @@ def test_named_pipe(tmp_path):
         (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "a PDF file"),
         (b"<!DOCTYPE html>\n<html>", "a web page"),
         (b"FEA1\0\0\0\0", "a Feather file of the old version 1"),
-        (gzip.compress(gzip.compress(CSV)), "a gzip file inside a gzip file"),
+        (gzip.compress(gzip.compress(CSV, mtime=0), mtime=0), "a gzip file inside a gzip file"),
     ],
 )
 def test_other_files(tmp_path, content, what):
