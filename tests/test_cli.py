@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 import typer
 
-from hetcal import METHODS, __version__, cli
+from hetcal import METHODS, __version__, cli, cli_bench
 from hetcal.benchmark.protocol import parse_protocol
 from hetcal.benchmark.results import open_folder, read_results
 from hetcal.methods import PAPER, make
@@ -230,7 +230,7 @@ def test_seeds_that_are_no_numbers(hetcal, seeds):
     [(None, None), ("0", [0]), ("0,1, 5-7,", [0, 1, 5, 6, 7]), ("3-3", [3]), ("2-0", []), ("", [])],
 )
 def test_numbers(text, seeds):
-    assert cli.numbers(text) == seeds
+    assert cli_bench.numbers(text) == seeds
 
 
 def test_other_protocol_in_the_folder(hetcal):

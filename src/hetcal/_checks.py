@@ -55,6 +55,18 @@ class TrainingDivergedError(ValueError):
     """The loss stayed non-finite although the learning rate was reduced again and again."""
 
 
+def printable(text: str) -> str:
+    """Text from anywhere, for one line of a terminal: no escape sequence, no line break."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def reads_as_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))  # "nan" and "inf" may be towns
+    except ValueError:
+        return False
+
+
 def must(name: str, rule: str, value: Any, advice: str, error: type[Exception] = ValueError) -> Exception:
     """Build the exception `<name> must <rule>, got <name>=<value>; <advice>`.
 

@@ -4,11 +4,9 @@ Imports that cost time wait until a command needs them, so that `hetcal --help` 
 """
 
 import os
-import re
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,13 +15,15 @@ try:
 except ImportError:
     sys.exit("the command line needs typer and rich; install them with: pip install 'hetcal[cli]'")
 
+from hetcal._arguments import Force, check_ending, may_write, words
+from hetcal.cli_bench import bench
+
 app = typer.Typer(
     name="hetcal",
     help="Prediction intervals that mean what they say: from a table to a model file, predictions and a report.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-bench = typer.Typer(help="Run studies of data sets x methods x splits, and show them.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 
 Table = Annotated[
@@ -56,10 +56,7 @@ Header = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Answer as JSON on standard output, for scripts.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but warnings and errors.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
 
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of results that `hetcal bench run` has written.")]
-FORMATS = ("terminal", "markdown", "latex", "csv", "cells")
 STOPPED = 130  # what a shell expects after Ctrl-C, and what typer makes of it without a word
 
 
@@ -273,10 +270,10 @@ def export(
     """Write a model as ONNX, for servers without Python."""
     check_ending("--onnx", onnx, ".onnx")
     may_write([onnx], [model], force)
-    from hetcal.commands.models import load_regressor
+    from hetcal.commands.models import read_regressor
     from hetcal.onnx_export import export_onnx
 
-    export_onnx(load_regressor(model), onnx)
+    export_onnx(read_regressor(model)[0], onnx)
     tell({"command": "export", "onnx": str(onnx)}, as_json, quiet)
 
 
@@ -296,125 +293,10 @@ def demo(out: Annotated[Path, typer.Option(help="Folder for the pictures.")] = P
     show(out)
 
 
-@bench.command("run")
-def bench_run(
-    protocol: Annotated[Path, typer.Argument(help="TOML file that describes the study.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for the results; finished cells in it are not run again. Default: beside the protocol."
-        ),
-    ] = None,
-    studies: Annotated[str | None, typer.Option(help="Only these studies of the protocol: a,b")] = None,
-    only: Annotated[str | None, typer.Option(help="Only these data sets: boston,crime")] = None,
-    methods: Annotated[str | None, typer.Option(help="Only these methods: hnn,dropout-hc")] = None,
-    seeds: Annotated[str | None, typer.Option(help="Only these splits: 0,1,2 or 0-4")] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes side by side, one thread each.")] = 1,
-    quick: Annotated[bool, typer.Option("--quick", help="The protocol's first look, in minutes.")] = False,
-) -> None:
-    """Run a protocol, cell by cell. Stop it at any time: the same command goes on where it stopped."""
-    from hetcal.benchmark.protocol import read_protocol
-    from hetcal.benchmark.run import run
-
-    chosen = read_protocol(protocol)
-    folder = out or protocol.parent / ("quick/results" if quick else "results")  # a first look is kept apart
-    results = run(
-        chosen.made_quick() if quick else chosen,
-        folder,
-        studies=words(studies),
-        only=words(only),
-        methods=words(methods),
-        seeds=numbers(seeds),
-        jobs=jobs,
-    )
-    typer.echo(f"{len(results.done)} cells finished, {len(results.failed)} failed; now: hetcal bench table {folder}")
-    if results.failed:
-        raise typer.Exit(1)
-
-
-@bench.command("table")
-def bench_table(
-    folder: Folder,
-    output: Annotated[str, typer.Option("--format", help=f"One of {', '.join(FORMATS)}.")] = "terminal",
-    metric: Annotated[list[str] | None, typer.Option(help="ce, rmse, crps, ...; may be given several times.")] = None,
-) -> None:
-    """Print the table: mean and standard error over the splits, noise floor, published values."""
-    from hetcal._checks import check_choice
-    from hetcal.benchmark import table
-    from hetcal.benchmark.results import read_results
-
-    check_choice("format", output, FORMATS)
-    for name in metric or ():
-        check_choice("metric", name, table.SUMMARY_METRICS)
-    results = read_results(folder)
-    if output in ("csv", "cells"):
-        text = table.render_csv(results) if output == "csv" else table.render_cells(results)
-    else:
-        tables = [one for name in metric or table.METRICS for one in table.tabulate(results, name)]
-        render: Any = getattr(table, f"render_{output}")
-        text = render(tables)
-    typer.echo(text, nl=False)
-    for note in table.notes(results):
-        typer.echo(note, err=True)
-
-
-@bench.command("figures")
-def bench_figures(
-    folder: Folder,
-    out: Annotated[Path | None, typer.Option(help="Folder for the pictures; the folder of results by default.")] = None,
-) -> None:
-    """Draw the figures, as PNG and SVG."""
-    from hetcal.benchmark.figures import draw_figures
-    from hetcal.benchmark.results import read_results
-
-    results = read_results(folder)
-    target = out or folder
-    target.mkdir(parents=True, exist_ok=True)
-    for path in draw_figures(results, target):
-        typer.echo(path)
-
-
-@bench.command("report")
-def bench_report(
-    folder: Folder, out: Annotated[Path, typer.Option(metavar="FILE.html", help="Page to write.")], force: Force = False
-) -> None:
-    """Write the tables and calibration curves as one self-contained page."""
-    may_write([out], [], force)
-    from hetcal._files import atomic_write
-    from hetcal.benchmark.results import read_results
-    from hetcal.report import describe_bench, render
-
-    atomic_write(out, render(describe_bench(read_results(folder))))
-    typer.echo(out)
-
-
 def table_format(separator: str | None, decimal: str | None, encoding: str | None, header: bool | None) -> Any:
     from hetcal.tables import Format
 
     return Format({"tab": "\t", "\\t": "\t"}.get(separator or "", separator), decimal, encoding, header)
-
-
-def check_ending(option: str, path: Path | None, ending: str) -> None:
-    """So that no table is overwritten by a model, and every file opens with what it is for."""
-    if path is not None and path.suffix.lower() != ending:
-        from hetcal._checks import must
-
-        raise must(option, f"end in {ending}", str(path), f"write {path.with_suffix(ending)}")
-
-
-def may_write(outputs: Sequence[Path | None], inputs: Sequence[str | Path | None], force: bool) -> None:
-    """Before any work is done: whether the files may be written, asking where somebody can answer."""
-    from hetcal._files import check_may_write
-
-    taken = {Path(name).resolve() for name in inputs if name is not None and str(name) != "-"}
-    for path in filter(None, outputs):
-        if path.resolve() in taken:
-            raise ValueError(f"{path} is named twice, to be read or written; give every file a name of its own")
-        taken.add(path.resolve())
-        is_asked = path.is_file() and not force and sys.stdin.isatty() and sys.stderr.isatty()
-        if is_asked:
-            typer.confirm(f"{path} exists already; replace it?", abort=True, err=True)
-        check_may_write(path, force or is_asked)
 
 
 def tell(result: dict[str, Any], as_json: bool, quiet: bool = False, err: bool = False) -> None:
@@ -429,10 +311,6 @@ def tell(result: dict[str, Any], as_json: bool, quiet: bool = False, err: bool =
         typer.echo(in_words(result), err=err)
 
 
-def words(text: str | None) -> list[str] | None:
-    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
-
-
 def fractions(name: str, text: str | None) -> list[float]:
     """Numbers with commas between them: "0.05,0.5"."""
     from hetcal._checks import must
@@ -441,20 +319,6 @@ def fractions(name: str, text: str | None) -> list[float]:
         return [float(word) for word in words(text) or ()]
     except ValueError:
         raise must(name, "be numbers with commas between them", text, "write 0.5,0.95") from None
-
-
-def numbers(text: str | None) -> list[int] | None:
-    """Whole numbers and ranges: "0,1,5-7" is 0, 1, 5, 6, 7."""
-    from hetcal._checks import must
-
-    chosen: list[int] = []
-    for word in words(text) or ():
-        found = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
-        if not found:
-            raise must("seeds", "be whole numbers and ranges", text, "write 0,1,2 or 0-4")
-        first, last = found.groups()
-        chosen += range(int(first), int(last or first) + 1)
-    return None if text is None else chosen
 
 
 def main() -> None:
@@ -481,11 +345,13 @@ def main() -> None:
 
 def sentence(error: BaseException) -> str:
     """One line, whatever a library wrote."""
+    from hetcal._checks import printable
+
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
     else:
         text = str(error) or type(error).__name__
-    return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
+    return printable(" ".join(text.split()))
 
 
 def show_warning(message: Any, *_: Any, **__: Any) -> None:

@@ -39,10 +39,14 @@ def load(
         ModelFileError: One line that says what is wrong with the file, or with what it was loaded with.
         OSError: The file cannot be opened.
     """
-    contents, name = model_file.read(path), one_line(fspath(path))
-    settings = contents.model.settings
     handed = {"network": network, "estimator": estimator, "objective": objective, "likelihood": likelihood}
     handed = {key: value for key, value in handed.items() if value is not None}
+    return rebuild(model_file.read(path), one_line(fspath(path)), handed)
+
+
+def rebuild(contents: Contents, name: str, handed: dict[str, Any]) -> HCRegressor | HCClassifier:
+    """The fitted model of a file that was read, with the parts of the user's own; `name` is for errors."""
+    settings = contents.model.settings
     check_handed(settings.own, handed, name)
     kind = KINDS[contents.model.kind]
     for setting, known in kind.registries.items():

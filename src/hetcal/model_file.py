@@ -24,6 +24,7 @@ import safetensors
 from pydantic import ValidationError
 from pydantic_core import from_json
 
+from hetcal._checks import printable
 from hetcal._files import atomic_write, check_may_write
 from hetcal.model_schema import FORMAT, FORMAT_VERSION, MODELS, Document, Manifest, Model, Summary
 
@@ -238,5 +239,5 @@ def refused(name: str, rule: str, found: str, advice: str) -> ModelFileError:
 
 def one_line(text: Any) -> str:
     """Text for a message: printable, and not longer than a message may be."""
-    shown = "".join(character if character.isprintable() else "?" for character in str(text)[:1000])
+    shown = printable(str(text)[:1000])
     return shown if len(shown) <= 300 else shown[:297] + "..."

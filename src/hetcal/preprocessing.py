@@ -8,7 +8,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
-from math import isfinite
 from numbers import Real
 from typing import Any
 
@@ -16,7 +15,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from hetcal._checks import must
+from hetcal._checks import must, reads_as_number
 from hetcal.prediction import Prediction
 
 Floats = NDArray[np.float64]
@@ -177,13 +176,6 @@ def is_missing(value: Any) -> bool:
         return bool(value != value)
     except (TypeError, ValueError):
         return type(value).__name__ == "NAType"
-
-
-def reads_as_number(text: str) -> bool:
-    try:
-        return isfinite(float(text))  # "nan" and "inf" may be towns
-    except ValueError:
-        return False
 
 
 def labels(values: Sequence[str | None]) -> NDArray[Any]:

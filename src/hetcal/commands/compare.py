@@ -8,7 +8,7 @@ from typing import Any
 from hetcal.commands.columns import check_dropped, check_features, split_columns
 from hetcal.commands.evaluate import written
 from hetcal.commands.progress import is_watched, steps
-from hetcal.commands.reproduce import command_line
+from hetcal.commands.reproduce import command_line, shown_name
 from hetcal.commands.settings import check_options, parse_settings
 from hetcal.comparison import compare, method_names
 from hetcal.report import describe_comparison
@@ -62,7 +62,7 @@ def compare_file(
     content = describe_comparison(
         comparison,
         title=f"Which method for {target}?",
-        data={"file": Path(source).name, "rows": len(rows), "features": rows.X.shape[1]},
+        data={"file": shown_name(source), "rows": len(rows), "features": rows.X.shape[1]},
         settings={"folds": folds, "seed": seed, **{name: str(value) for name, value in chosen_settings.items()}},
         reproduce=[command_line("compare", source, target=target, **options, seed=seed, set=list(settings))],
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hetcal._checks import OtherTargetWarning, OutsideRangeWarning, UnseenLabelsWarning, check_choice
 from hetcal._files import atomic_write
 from hetcal.commands.columns import Rows, check_groups, check_numbers, split_columns
-from hetcal.commands.reproduce import command_line
+from hetcal.commands.reproduce import command_line, shown_name
 from hetcal.prediction import Prediction
 from hetcal.report import describe, render
 from hetcal.tables import Format, read_frame
@@ -71,11 +71,9 @@ def evaluate_model(
     format: Format = Format(),  # noqa: B008 (frozen)
 ) -> dict[str, Any]:
     """Judge a model file on a table that has the target."""
-    from hetcal import model_file
-    from hetcal.commands.models import load_regressor
+    from hetcal.commands.models import read_regressor
 
-    regressor = load_regressor(model)
-    summary = model_file.read(model).summary
+    regressor, summary = read_regressor(model)
     target = target or summary.target
     if target is None:
         raise ValueError(f"{model} does not say what it predicts, as it was saved from Python; add --target NAME")
@@ -94,7 +92,7 @@ def evaluate_model(
         regressor,
         target=target,
         group=group,
-        data={"model": Path(model).name, "file": Path(source).name, "rows to judge": len(rows)},
+        data={"model": shown_name(model), "file": shown_name(source), "rows to judge": len(rows)},
         reproduce=[command_line("evaluate", model, source, target=target, group=group, **asdict(format))],
     )
     return {"command": "evaluate", "rows": len(rows), **written(content, report)}
@@ -127,7 +125,7 @@ def evaluate_predictions(
         prediction,
         target=target,
         group=group,
-        data={"file": Path(source).name, "rows to judge": len(rows)},
+        data={"file": shown_name(source), "rows to judge": len(rows)},
         reproduce=[command_line("evaluate", source, **options, **asdict(format))],
     )
     return {"command": "evaluate", "rows": len(rows), **written(content, report)}

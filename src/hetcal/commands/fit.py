@@ -14,7 +14,7 @@ from hetcal._checks import SharedGroupsWarning, check_choice, check_number, must
 from hetcal.commands.columns import Rows, check_dropped, check_features, split_columns
 from hetcal.commands.evaluate import judge, written
 from hetcal.commands.progress import is_watched, steps
-from hetcal.commands.reproduce import command_line
+from hetcal.commands.reproduce import command_line, shown_name
 from hetcal.commands.settings import check_options, parse_settings
 from hetcal.comparison import AUTO, INFORMATIVE, choose
 from hetcal.methods import make
@@ -144,7 +144,7 @@ def warn_of_shared_groups(train: Rows, test: Rows) -> None:
 
 def describe_data(source: str, train: Rows, test: Rows) -> dict[str, Any]:
     return {
-        "file": "standard input" if source == "-" else Path(source).name,
+        "file": shown_name(source),
         "rows to train": len(train),
         "rows to judge": len(test),
         "features": train.X.shape[1],

@@ -9,7 +9,7 @@ import numpy as np
 
 from hetcal._checks import check_levels, must
 from hetcal.commands.evaluate import warn_of_strange_rows
-from hetcal.commands.models import load_regressor
+from hetcal.commands.models import read_regressor
 from hetcal.commands.progress import is_watched, steps
 from hetcal.tables import Format, open_writer, read_chunks
 
@@ -37,7 +37,7 @@ def predict_file(
     twice = sorted(name for name, count in Counter(names(levels, quantiles)).items() if count > 1)
     if twice:
         raise must("level and quantiles", "differ from each other", twice, "give each once")
-    regressor = load_regressor(model)
+    regressor, _ = read_regressor(model)
     clash = sorted(set(keep) & set(names(levels, quantiles)))
     if clash:
         raise must("keep", "name no column that the predictions have", clash, "rename it in the input")

@@ -25,3 +25,8 @@ FILES = ("out", "test", "report")
 
 def file_name(path: Any) -> str:
     return "-" if str(path) == "-" else Path(path).name
+
+
+def shown_name(path: Any) -> str:
+    """The file in words."""
+    return "standard input" if str(path) == "-" else Path(path).name

@@ -4,14 +4,12 @@ from typing import Any
 
 import numpy as np
 
+from hetcal._checks import printable
+
 
 def in_words(result: dict[str, Any]) -> str:
     """The result of any command as lines of text; names from a file cannot move the cursor or begin a line."""
     return "\n".join(map(printable, WORDS[result["command"]](result)))
-
-
-def printable(text: str) -> str:
-    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def fitted(result: dict[str, Any]) -> list[str]:

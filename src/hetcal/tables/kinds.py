@@ -6,7 +6,6 @@ Whole columns are converted at once; only a column that does not convert is look
 import re
 import shlex
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hetcal._checks import reads_as_number
 from hetcal.tables.patterns import (
     BOOLEANS,
     DASHES,
@@ -184,13 +184,6 @@ def to_text(words: pa.ChunkedArray) -> Any:
     if labels and all(reads_as_number(label) for label in labels):
         return pd.Categorical.from_codes(codes, categories=labels)
     return np.array([*labels, None], dtype=object)[codes]
-
-
-def reads_as_number(label: str) -> bool:
-    try:
-        return isfinite(float(label))
-    except ValueError:
-        return False
 
 
 def finite(numbers: NDArray[np.float64], cells: pa.ChunkedArray, place: Place) -> NDArray[np.float64]:
