@@ -3,7 +3,7 @@
     prediction = estimator(x)
     loss = objective(prediction, y) + estimator.own_loss(prediction, y, n_train)
 
-Nothing else is bound to this library: optimiser, batches, schedule and device are yours. Standardise x and y first, as
+Nothing else is bound to this library: optimizer, batches, schedule and device are yours. Standardize x and y first, as
 for any network.
 """
 
@@ -24,15 +24,15 @@ generator = torch.Generator().manual_seed(0)
 for Estimator in (MCDropout, QuantileRange):
     network = MLP(2, Estimator.n_outputs, width=64, depth=2, dropout=0.1, generator=generator)
     estimator = Estimator(network)
-    optimiser = torch.optim.AdamW(estimator.parameters(), lr=2e-3)
+    optimizer = torch.optim.AdamW(estimator.parameters(), lr=2e-3)
     for _ in range(60):
         for batch in torch.randperm(1000, generator=generator).split(100):
             prediction = estimator(x_train[batch])  # mean and std, differentiable in both
             loss = gaussian_nll(prediction, y_train[batch])
             loss = loss + estimator.own_loss(prediction, y_train[batch], n_train=1000)
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             loss.mean().backward()
-            optimiser.step()
+            optimizer.step()
 
     prediction = predict(estimator, x_test).numpy()  # in evaluation mode, in bounded memory
     scores = evaluate(y_test.numpy(), prediction)

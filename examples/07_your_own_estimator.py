@@ -1,7 +1,7 @@
 """An estimator of your own, another answer to "sigma from where?": from noise levels that all rows share.
 
 Two instruments took the measurements, a fine and a rough one, and nobody wrote down which. So there are two noise
-levels, both unknown, and the network has to say only which of them a row has. With the likelihood both are learnt in
+levels, both unknown, and the network has to say only which of them a row has. With the likelihood both are learned in
 the one training run.
 """
 

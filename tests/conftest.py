@@ -33,7 +33,7 @@ def load_raw(monkeypatch):
 @pytest.fixture
 def hetcal(capfd, monkeypatch, tmp_path):
     """`hetcal` with these arguments, in this process and an empty folder: exit code, stdout, stderr."""
-    from hetcal import cli
+    from hetcal.cli import app as cli
 
     monkeypatch.chdir(tmp_path)
     for name in ("FORCE_COLOR", "NO_COLOR"):

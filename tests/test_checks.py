@@ -14,16 +14,16 @@ def test_form():
 
 
 @pytest.mark.parametrize(
-    ("given", "nearest"), [("dropout_hc", "dropout-hc"), ("Dropout-HC", "dropout-hc"), ("quantil-hc", "quantile-hc")]
+    ("given", "nearest"), [("dropout_hc", "dropout_hc"), ("Dropout-HC", "dropout_hc"), ("quantil-hc", "quantile_hc")]
 )
 def test_nearest_suggestion(given, nearest):
     with pytest.raises(ValueError, match=f"did you mean '{nearest}'"):
-        check_choice("method", given, ["dropout-hc", "quantile-hc", "hnn"])
+        check_choice("method", given, ["dropout_hc", "quantile_hc", "hnn"])
 
 
 def test_no_suggestion_where_nothing_is_near():
     with pytest.raises(ValueError, match="choose one of these"):
-        check_choice("method", "xgboost", ["dropout-hc", "hnn"])
+        check_choice("method", "xgboost", ["dropout_hc", "hnn"])
 
 
 @pytest.mark.parametrize("value", [True, np.True_, "3", None, [3]])

@@ -21,17 +21,17 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, train_test_
 from torch import nn
 
 from hetcal import HCClassifier
-from hetcal._checks import DegenerateDataWarning
-from hetcal.classification_metrics import (
+from hetcal.classifier import CLASS_ESTIMATORS, LIKELIHOODS, class_nll, cut_mixed_rows, probit, sampling
+from hetcal.estimators import ESTIMATORS, Ensemble, MCDropout, VarianceHead
+from hetcal.exceptions import DegenerateDataWarning
+from hetcal.metrics.classification import (
     expected_calibration_error,
     expected_calibration_error_noise_floor,
     perfect_errors,
 )
-from hetcal.classifier import CLASS_ESTIMATORS, LIKELIHOODS, class_nll, cut_mixed_rows, probit, sampling
-from hetcal.estimators import ESTIMATORS, Ensemble, MCDropout, VarianceHead
 from hetcal.networks import MLP
 from hetcal.prediction import Prediction
-from hetcal.preprocessing import Table
+from hetcal.tabular.columns import Table
 
 X, Y = load_iris(return_X_y=True)
 NAMES = load_iris().target_names[Y]
@@ -324,7 +324,7 @@ def test_a_class_without_weight_is_none():
         assert_array_equal(model.predict_proba(X), kept.predict_proba(X))
 
 
-def test_rows_do_not_see_their_neighbours(fitted):
+def test_rows_do_not_see_their_neighbors(fitted):
     """Any subset in any order gives the same bits, also across blocks and chunks."""
     expected = fitted.predict_proba(X)
     some = np.random.default_rng(0).permutation(150)[:77]

@@ -25,9 +25,9 @@ from hetcal.estimators import (
 )
 from hetcal.estimators.uninformative import RandomSigma
 from hetcal.families import GAUSSIAN, Laplace, StudentT, TensorFunctions
-from hetcal.metrics import calibration_error
+from hetcal.metrics import ce
 from hetcal.networks import MLP
-from hetcal.objectives import beta_nll, capped_nll, crps, faithful_nll, gaussian_nll, nll, squared_error
+from hetcal.objectives import beta_nll, capped_nll, crps_loss, faithful_nll, gaussian_nll, nll_loss, squared_error
 from hetcal.prediction import Prediction, TransformedPrediction
 from hetcal.transforms import Log, Quantile, YeoJohnson
 
@@ -62,7 +62,7 @@ def test_eq_3_calibration_error():
             for y, m, s in zip(Y, MU, SIGMA, strict=True)
         ]
         error += abs(alpha - np.mean(inside))
-    assert_allclose(calibration_error(Y, MU, SIGMA), error)
+    assert_allclose(ce(Y, MU, SIGMA), error)
 
 
 def test_eq_4_pinball():
@@ -210,14 +210,14 @@ def test_likelihoods():
         prediction = Prediction(torch.tensor(MU), torch.tensor(SIGMA), family=family)
         z = (Y - MU) / SIGMA
         likelihood = -np.log(density.pdf(z)) + np.log(SIGMA)
-        assert_allclose(nll(prediction, y), likelihood)
+        assert_allclose(nll_loss(prediction, y), likelihood)
         assert_allclose(beta_nll(prediction, y), (SIGMA**2) ** 0.5 * likelihood)
         assert_allclose(faithful_nll(prediction, y), (Y - MU) ** 2 / 2 + likelihood)
         most = 3 if np.mean(np.abs(z) > 3) <= 0.1 else np.inf
         capped = -np.log(density.pdf(np.minimum(np.abs(z), most))) + np.log(SIGMA)
         assert_allclose(capped_nll(prediction, y), capped)
         scores = [s * crps_by_definition(density.cdf, value) for s, value in zip(SIGMA, z, strict=True)]
-        assert_allclose(crps(prediction, y), scores, rtol=1e-4)
+        assert_allclose(crps_loss(prediction, y), scores, rtol=1e-4)
 
 
 def test_heteroscedastic_data():

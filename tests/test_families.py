@@ -162,7 +162,7 @@ def test_df_is_a_finite_number(wrong, error):
         StudentT(wrong)
 
 
-def test_learnt_df_becomes_a_number():
+def test_learned_df_becomes_a_number():
     nu = torch.tensor(4.25, requires_grad=True)
     assert StudentT(nu).numpy() == StudentT(4.25)
     assert isinstance(StudentT(nu).numpy().df, float)

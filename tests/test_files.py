@@ -86,8 +86,8 @@ def test_an_exception_in_the_block_keeps_the_old_file(tmp_path, error):
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_a_folder_that_cannot_be_synchronised_is_no_error(tmp_path, monkeypatch):
-    """Some file systems refuse to open or to synchronise a folder; the file is whole all the same."""
+def test_a_folder_that_cannot_be_synchronized_is_no_error(tmp_path, monkeypatch):
+    """Some file systems refuse to open or to synchronize a folder; the file is whole all the same."""
     monkeypatch.setattr("hetcal._files.os.open", lambda *_: (_ for _ in ()).throw(PermissionError))
     atomic_write(tmp_path / "file", NEW)
     assert (tmp_path / "file").read_bytes() == NEW

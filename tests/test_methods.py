@@ -25,13 +25,13 @@ def test_methods_are_the_papers():
     """The paper's table as rows: MC Dropout and Dropout-HC take sigma from the same place."""
     rows = {name: (hetcal.METHODS[name].estimator, hetcal.METHODS[name].objective) for name in PAPER}
     assert rows == {
-        "mc-dropout": ("mc_dropout", "squared_error"),
+        "mc_dropout": ("mc_dropout", "squared_error"),
         "hnn": ("variance_head", "nll"),
-        "dropout-hc": ("mc_dropout", "nll"),
-        "quantile-hc": ("quantile_range", "nll"),
+        "dropout_hc": ("mc_dropout", "nll"),
+        "quantile_hc": ("quantile_range", "nll"),
     }
-    assert hetcal.make("quantile-hc").objective_weight == 0.75
-    with pytest.raises(ValueError, match=r"method must be one of .*did you mean 'dropout-hc'\?"):
+    assert hetcal.make("quantile_hc").objective_weight == 0.75
+    with pytest.raises(ValueError, match=r"method must be one of .*did you mean 'dropout_hc'\?"):
         hetcal.make("dropout_hc")
 
 
@@ -48,7 +48,7 @@ def test_every_estimator_comes_with_and_without_hc():
 
 def test_make_adds_estimator_options():
     """Options of the caller join those of the method; None leaves the method's."""
-    model = hetcal.make("mc-dropout", estimator_options={"prediction_samples": 7})
+    model = hetcal.make("mc_dropout", estimator_options={"prediction_samples": 7})
     assert model.estimator_options == {"samples": 1, "masks": "per_row", "prediction_samples": 7}
-    assert hetcal.make("mc-dropout", estimator_options=None).estimator_options == {"samples": 1, "masks": "per_row"}
+    assert hetcal.make("mc_dropout", estimator_options=None).estimator_options == {"samples": 1, "masks": "per_row"}
     assert hetcal.make("hnn").estimator_options is None

@@ -5,7 +5,7 @@ import torch
 from numpy.testing import assert_allclose
 from torch import nn
 
-from hetcal.networks import MLP, PrivateDropout, initialise_, replace_layers_
+from hetcal.networks import MLP, PrivateDropout, initialize_, replace_layers_
 
 
 def test_mlp_is_the_papers():
@@ -115,9 +115,9 @@ def test_initialise(make):
     network(torch.randn(20, 2))  # moves the statistics
     before = {name: value.clone() for name, value in network.state_dict().items()}
     state = torch.random.get_rng_state()
-    first, again, other = (initialise_(make(), seed).state_dict() for seed in (0, 0, 1))
+    first, again, other = (initialize_(make(), seed).state_dict() for seed in (0, 0, 1))
     torch.random.set_rng_state(state)
-    assert initialise_(network, 0) is network
+    assert initialize_(network, 0) is network
     assert torch.equal(state, torch.random.get_rng_state())
     for name, value in network.state_dict().items():
         assert torch.equal(value, first[name])
@@ -129,5 +129,5 @@ def test_initialise(make):
 
 def test_initialise_keeps_the_scale_of_an_mlp():
     """An MLP is drawn as it was built: Kaiming, not torch's default, which is a sixth of that variance."""
-    network = initialise_(MLP(256, width=256, depth=2), seed=0)
+    network = initialize_(MLP(256, width=256, depth=2), seed=0)
     assert_allclose(network[3].weight.var().detach(), 2 / 256, rtol=0.03)

@@ -17,10 +17,10 @@ from hetcal.objectives import (
     OBJECTIVES,
     beta_nll,
     capped_nll,
-    crps,
+    crps_loss,
     faithful_nll,
     gaussian_nll,
-    nll,
+    nll_loss,
     squared_error,
 )
 from hetcal.prediction import Prediction
@@ -64,9 +64,9 @@ def test_gaussian_nll_is_torchs():
 
 def test_gaussian_nll_is_the_log_density():
     """Eq. 1 is the negative log density but for log(2 pi) / 2, and has the same gradients."""
-    difference = gaussian_nll(Prediction(MEAN, STD), Y) - nll(Prediction(MEAN, STD), Y)
+    difference = gaussian_nll(Prediction(MEAN, STD), Y) - nll_loss(Prediction(MEAN, STD), Y)
     assert_allclose(difference, torch.full((50,), -0.9189385), atol=1e-4)
-    for one, other in zip(gradients(gaussian_nll), gradients(nll), strict=True):
+    for one, other in zip(gradients(gaussian_nll), gradients(nll_loss), strict=True):
         assert_allclose(one, other, rtol=1e-4)
 
 
@@ -75,9 +75,9 @@ def test_nll_is_torchs_density(family, distribution, score):
     """Value and gradients: whatever the family, `std` is its standard deviation."""
     assert_allclose(distribution(MEAN, STD).stddev, STD, rtol=1e-5)
     prediction = Prediction(MEAN, STD, family=family)
-    assert_allclose(nll(prediction, Y), -distribution(MEAN, STD).log_prob(Y), rtol=1e-4, atol=1e-5)
+    assert_allclose(nll_loss(prediction, Y), -distribution(MEAN, STD).log_prob(Y), rtol=1e-4, atol=1e-5)
     expected = gradients(lambda prediction, y: -distribution(prediction.mean, prediction.std).log_prob(y))
-    for one, other in zip(gradients(nll, family), expected, strict=True):
+    for one, other in zip(gradients(nll_loss, family), expected, strict=True):
         assert_allclose(one, other, rtol=1e-3, atol=1e-5)
 
 
@@ -85,9 +85,9 @@ def test_nll_is_torchs_density(family, distribution, score):
 def test_crps_is_that_of_scoringrules(family, distribution, score):
     prediction = Prediction(MEAN.double(), STD.double(), family=family)
     expected = score(Y.double().numpy(), MEAN.double().numpy(), STD.double().numpy())
-    assert_allclose(crps(prediction, Y.double()), expected, rtol=1e-6)
+    assert_allclose(crps_loss(prediction, Y.double()), expected, rtol=1e-6)
     single = Prediction(MEAN, STD, family=family)
-    assert_allclose(crps(single, Y), expected, rtol=1e-3, atol=1e-5)
+    assert_allclose(crps_loss(single, Y), expected, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("std", [1e-3, 1.0, 1e3])
@@ -100,7 +100,9 @@ def test_gaussian_nll_is_least_at_the_truth(std):
 
 
 @every_family
-@pytest.mark.parametrize("objective", [nll, crps, beta_nll, faithful_nll], ids=lambda objective: objective.__name__)
+@pytest.mark.parametrize(
+    "objective", [nll_loss, crps_loss, beta_nll, faithful_nll], ids=lambda objective: objective.__name__
+)
 def test_objectives_are_least_at_the_truth(objective, family, distribution, score):
     """At the true mean and std, 40,000 quantiles of equal probability, no gradient is left, and it points there.
 
@@ -133,10 +135,10 @@ def test_collapsed_sigma_recovers():
 def test_beta_nll_scales_the_gradients(family, distribution, score):
     """Seitzer et al. (2022): the likelihood's gradients times sigma^(2 beta), here sigma; both of them."""
     assert BETA == 0.5
-    for weighted, plain in zip(gradients(beta_nll, family), gradients(nll, family), strict=True):
+    for weighted, plain in zip(gradients(beta_nll, family), gradients(nll_loss, family), strict=True):
         assert_allclose(weighted, STD * plain, rtol=1e-4)
     prediction = Prediction(MEAN, STD, family=family)
-    assert_allclose(beta_nll(prediction, Y), STD * nll(prediction, Y), rtol=1e-6)
+    assert_allclose(beta_nll(prediction, Y), STD * nll_loss(prediction, Y), rtol=1e-6)
 
 
 def test_beta_1_would_be_squared_error_for_the_mean(monkeypatch):
@@ -150,14 +152,14 @@ def test_faithful_nll_leaves_the_mean_to_squared_error(family, distribution, sco
     """Stirn et al. (2023): the mean's gradient is half that of squared error, sigma's that of the likelihood."""
     mean, std = gradients(faithful_nll, family)
     assert_allclose(mean, gradients(squared_error)[0] / 2, rtol=1e-5)
-    assert_allclose(std, gradients(nll, family)[1], rtol=1e-5)
+    assert_allclose(std, gradients(nll_loss, family)[1], rtol=1e-5)
 
 
 def test_crps_grows_with_the_error_and_no_faster():
     """Its gradient in the mean is at most 1: an outlier pulls no harder than any other row. The likelihood's is not."""
     far = torch.full((50,), 1e4)
-    assert gradients(crps, y=far)[0].abs().max() <= 1
-    assert gradients(nll, y=far)[0].abs().max() > 1e4
+    assert gradients(crps_loss, y=far)[0].abs().max() <= 1
+    assert gradients(nll_loss, y=far)[0].abs().max() > 1e4
 
 
 @every_family
@@ -169,7 +171,7 @@ def test_criterion_is_the_likelihood_without_outliers(family, distribution, scor
         """The first row z standard deviations off, the others 2.9."""
         return 2.0 * torch.cat([torch.tensor([float(z)]), torch.full((19,), 2.9)])
 
-    assert_allclose(capped_nll(prediction, judged(2.9)), nll(prediction, judged(2.9)), rtol=1e-5)
+    assert_allclose(capped_nll(prediction, judged(2.9)), nll_loss(prediction, judged(2.9)), rtol=1e-5)
     far = [capped_nll(prediction, judged(z)) for z in (3.1, -3.1, 1e6)]
     assert_allclose(far[0], far[1], rtol=1e-5)
     assert_allclose(far[0], far[2], rtol=1e-5)

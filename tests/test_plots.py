@@ -16,7 +16,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from hetcal import plots
 from hetcal.families import Laplace
-from hetcal.metrics import calibration_curve, calibration_error, calibration_noise_floor, coverage
+from hetcal.metrics import calibration_curve, ce, ce_noise_floor, coverage
 from hetcal.prediction import Prediction, TransformedPrediction
 from hetcal.transforms import Log
 
@@ -150,7 +150,7 @@ def test_calibration_follows_the_family(triple):
     prediction = Prediction(mean, std, family=Laplace())
     line = line_of(plots.plot_calibration(y, prediction), "model")
     assert_array_equal(line.get_ydata(), calibration_curve(y, prediction).coverage)
-    assert f"CE {calibration_error(y, prediction):.3f}" in line.get_label()
+    assert f"CE {ce(y, prediction):.3f}" in line.get_label()
 
 
 @pytest.mark.parametrize("level", [0.05, 0.9])
@@ -175,15 +175,15 @@ def test_calibration_draws_the_curve_and_its_band(triple):
     line = line_of(ax, "ours")
     assert_allclose(line.get_xdata(), curve.levels)
     assert_allclose(line.get_ydata(), curve.coverage)
-    floor = calibration_noise_floor(len(triple[0]))
-    assert line.get_label() == f"ours (CE {calibration_error(*triple):.3f}, floor {floor:.3f})"
+    floor = ce_noise_floor(len(triple[0]))
+    assert line.get_label() == f"ours (CE {ce(*triple):.3f}, floor {floor:.3f})"
     corners = ax.collections[0].get_paths()[0].vertices
     assert_allclose(np.unique(corners[:, 1]), np.unique([curve.lower, curve.upper]))
     assert any("90 %" in text for text in legend_of(ax))
 
 
 def test_calibration_compares_methods_on_one_axes(triple):
-    """Diagonal and band once; each method has dashes and marker of its own, for a grey print."""
+    """Diagonal and band once; each method has dashes and marker of its own, for a gray print."""
     y, mean, std = triple
     ax = None
     for k in range(len(plots.LOOKS)):

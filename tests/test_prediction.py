@@ -177,8 +177,8 @@ def test_one_df_per_target():
     df = np.array([2.5, 20.0])
     y, q = mean + 1, [0.01, 0.5, 0.9]
     prediction = Prediction(mean, std, family=StudentT(df))
-    learnt = torch.tensor(df, requires_grad=True)
-    tensors = Prediction(torch.tensor(mean), torch.tensor(std), family=StudentT(learnt))
+    learned = torch.tensor(df, requires_grad=True)
+    tensors = Prediction(torch.tensor(mean), torch.tensor(std), family=StudentT(learned))
     assert isinstance(tensors.numpy().family.df, np.ndarray)
     for j in range(2):
         truth = stats.t(df[j], mean[:, j], std[:, j] * np.sqrt((df[j] - 2) / df[j]))
@@ -192,8 +192,8 @@ def test_one_df_per_target():
         assert_allclose(tensors.log_prob(torch.tensor(y))[:, j].detach(), truth.logpdf(y[:, j]))
         assert_allclose(prediction.cdf(y)[:, j], truth.cdf(y[:, j]))
     tensors.target(1).log_prob(torch.tensor(y[:, 1])).sum().backward()
-    assert learnt.grad[0] == 0  # the other target's
-    assert learnt.grad[1] != 0
+    assert learned.grad[0] == 0  # the other target's
+    assert learned.grad[1] != 0
     shared = Prediction(mean, std, family=StudentT(4))
     assert shared.target(0).family == StudentT(4)
 

@@ -25,18 +25,17 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from uncertainty_toolbox.recalibration import get_quantile_recalibrator
 
 from hetcal import HCRegressor
-from hetcal._checks import HetcalWarning
 from hetcal.datasets import heteroscedastic, skewed
+from hetcal.exceptions import HetcalWarning
 from hetcal.families import GAUSSIAN, StudentT
-from hetcal.metrics import calibration_error, calibration_error_quantile, crps, evaluate
-from hetcal.prediction import Prediction, TransformedPrediction
+from hetcal.metrics import ce, ce_quantile, crps, evaluate
+from hetcal.prediction import Prediction, RecalibratedPrediction, TransformedPrediction
 from hetcal.recalibration import (
     RECALIBRATORS,
     CalibrationRowsWarning,
     ConformalRecalibrator,
     IsotonicRecalibrator,
-    RecalibratedPrediction,
-    StdScaler,
+    StdRecalibrator,
 )
 
 LEVELS = [0.1, 0.5, 0.9]
@@ -77,20 +76,20 @@ def interval_score(y, interval, level=0.9):
 
 
 CALIBRATION, TEST = heteroscedastic(20_000, seed=1), heteroscedastic(1000, seed=2)
-NOISE = calibration_error_quantile(1000, 1 - FALSE_ALARM)
+NOISE = ce_quantile(1000, 1 - FALSE_ALARM)
 
 
 # What each of them repairs.
 
 
-@pytest.mark.parametrize("recalibrator", [IsotonicRecalibrator, StdScaler])
+@pytest.mark.parametrize("recalibrator", [IsotonicRecalibrator, StdRecalibrator])
 @pytest.mark.parametrize("factor", [0.01, 0.5, 3.0])
 def test_wrong_scale_is_repaired(recalibrator, factor):
     """Gaussian noise, std off by a factor: calibrated within noise afterwards, and nearly as good as the truth."""
-    assert calibration_error(TEST.y, *stated(TEST, factor).T) > 2 * NOISE
+    assert ce(TEST.y, *stated(TEST, factor).T) > 2 * NOISE
     model = recalibrator(Stated()).fit(stated(CALIBRATION, factor), CALIBRATION.y)
     prediction = model.predict_dist(stated(TEST, factor))
-    assert calibration_error(TEST.y, prediction) < NOISE
+    assert ce(TEST.y, prediction) < NOISE
     assert_allclose(model.factor_, 1 / factor, rtol=0.02)  # four standard errors
     assert_allclose(np.mean(prediction.crps(TEST.y)), crps(TEST.y, TEST.mean, TEST.std), rtol=0.01)
     assert evaluate(TEST.y, prediction)["verdict"].startswith("calibrated within noise")
@@ -102,15 +101,15 @@ def test_wrong_shape_and_bias_are_repaired_by_isotonic_alone(bias):
     calibration, test = skewed(20_000, shape=1.0, seed=1), skewed(1000, shape=1.0, seed=2)
     rows = stated(calibration, 0.5, bias)
     isotonic = IsotonicRecalibrator(Stated()).fit(rows, calibration.y).predict_dist(stated(test, 0.5, bias))
-    scaled = StdScaler(Stated()).fit(rows, calibration.y).predict_dist(stated(test, 0.5, bias))
-    assert calibration_error(test.y, isotonic) < NOISE < calibration_error(test.y, scaled)
+    scaled = StdRecalibrator(Stated()).fit(rows, calibration.y).predict_dist(stated(test, 0.5, bias))
+    assert ce(test.y, isotonic) < NOISE < ce(test.y, scaled)
     assert isotonic.crps(test.y).mean() < scaled.crps(test.y).mean()
     # the mean over 200 quantiles leaves out a quarter of a percent, here of a long tail
     assert_allclose(isotonic.mean, test.mean, atol=0.03 * test.std.max())
     assert_allclose(isotonic.std, test.std, rtol=0.03)
 
 
-@pytest.mark.parametrize("recalibrator", [IsotonicRecalibrator, StdScaler])
+@pytest.mark.parametrize("recalibrator", [IsotonicRecalibrator, StdRecalibrator])
 def test_calibrated_predictions_hardly_change(recalibrator):
     """Within four standard errors of a quantile of 20,000 rows, the largest of them at the outer levels."""
     model = recalibrator(Stated()).fit(stated(CALIBRATION), CALIBRATION.y)
@@ -133,7 +132,7 @@ def test_random_std_is_calibrated_and_worthless():
     for name, X in (("informative", rows), ("random", shuffled)):
         prediction = IsotonicRecalibrator(Stated()).fit(X["calibration"], CALIBRATION.y).predict_dist(X["test"])
         conformal = ConformalRecalibrator(Stated()).fit(X["calibration"], CALIBRATION.y).predict_interval(X["test"])
-        assert calibration_error(TEST.y, prediction) < NOISE
+        assert ce(TEST.y, prediction) < NOISE
         inside = (conformal[:, 0] <= TEST.y) & (TEST.y <= conformal[:, 1])
         assert stats.binomtest(inside.sum(), 1000, 0.9).pvalue > FALSE_ALARM
         results[name] = crps(TEST.y, prediction), interval_score(TEST.y, conformal)
@@ -141,20 +140,20 @@ def test_random_std_is_calibrated_and_worthless():
     assert results["random"][1] > 1.5 * results["informative"][1]
 
 
-# StdScaler.
+# StdRecalibrator.
 
 
-def test_factor_maximises_the_gaussian_likelihood():
+def test_factor_maximizes_the_gaussian_likelihood():
     """The closed form, found again by a search."""
     X, y = stated(TEST, 0.3, bias=0.5), TEST.y
     best = optimize.minimize_scalar(lambda log_s: -stats.norm.logpdf(y, X[:, 0], np.exp(log_s) * X[:, 1]).sum())
-    assert_allclose(StdScaler(Stated()).fit(X, y).factor_, np.exp(best.x), rtol=1e-6)
+    assert_allclose(StdRecalibrator(Stated()).fit(X, y).factor_, np.exp(best.x), rtol=1e-6)
 
 
 def test_family_and_parts_of_the_std_are_kept():
     """A Student-t stays one, and the squares of the parts still add up to the whole."""
     X, family = stated(CALIBRATION, 0.5), StudentT(4)
-    model = StdScaler(StatedDistribution(family)).fit(X, CALIBRATION.y)
+    model = StdRecalibrator(StatedDistribution(family)).fit(X, CALIBRATION.y)
     prediction = model.predict_dist(X)
     assert prediction.family is family
     assert_allclose(prediction.std, model.factor_ * X[:, 1])
@@ -386,7 +385,7 @@ def test_split_is_that_of_mapie():
     assert_allclose(model.predict_interval(data.X[200:], broken)[:, 1], mapie(broken)[1][:, 1], rtol=1e-10)
 
 
-def test_split_is_that_of_mapie_on_standardised_residuals():
+def test_split_is_that_of_mapie_on_standardized_residuals():
     """MAPIE's absolute score of (y - mean) / std is our score: the same at every level, for any number of rows."""
     X, y, levels = stated(TEST, 0.5, bias=0.3), TEST.y, [0.1, 0.255, 0.5, 0.875, 0.9, 0.95]
     for n in (25, 80, 133):
@@ -504,14 +503,14 @@ def test_frames():
 def test_column_of_y_is_taken_with_scikit_learns_warning():
     X, y = stated(TEST), TEST.y
     with pytest.warns(DataConversionWarning, match="column-vector y"):
-        model = StdScaler(Stated()).fit(X, y[:, None])
-    assert model.factor_ == StdScaler(Stated()).fit(X, y).factor_
+        model = StdRecalibrator(Stated()).fit(X, y[:, None])
+    assert model.factor_ == StdRecalibrator(Stated()).fit(X, y).factor_
 
 
 def test_no_warning_of_numpy_at_extreme_units():
     """y in units of 1e-200 or 1e200: the same factor, finite intervals."""
     for unit in (1e-200, 1e200):
-        for recalibrator in (StdScaler, IsotonicRecalibrator, ConformalRecalibrator):
+        for recalibrator in (StdRecalibrator, IsotonicRecalibrator, ConformalRecalibrator):
             model = recalibrator(Stated()).fit(unit * stated(TEST, 0.5), unit * TEST.y)
             expected = recalibrator(Stated()).fit(stated(TEST, 0.5), TEST.y).predict_interval(stated(TEST, 0.5))
             assert_allclose(model.predict_interval(unit * stated(TEST, 0.5)) / unit, expected, rtol=1e-9)
@@ -594,7 +593,7 @@ class TestMessages:
                 model.predict_quantiles(self.X, [0.5, 95])
 
 
-@pytest.mark.parametrize("recalibrator", [IsotonicRecalibrator, StdScaler])
+@pytest.mark.parametrize("recalibrator", [IsotonicRecalibrator, StdRecalibrator])
 def test_rows_that_the_regressor_hits_exactly(recalibrator):
     """No residual, no factor: such rows were surely seen before."""
     X = stated(TEST)[:20]
@@ -621,7 +620,7 @@ def test_messages_of_conformal():
 
 
 def test_names():
-    assert list(RECALIBRATORS.values()) == [IsotonicRecalibrator, StdScaler, ConformalRecalibrator]
+    assert list(RECALIBRATORS.values()) == [IsotonicRecalibrator, StdRecalibrator, ConformalRecalibrator]
     assert list(RECALIBRATORS) == ["isotonic", "std", "conformal"]
 
 

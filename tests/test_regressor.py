@@ -25,9 +25,9 @@ from sklearn.preprocessing import PolynomialFeatures
 from torch import nn
 
 from hetcal import HCRegressor
-from hetcal._checks import DegenerateDataWarning, DropoutInsertedWarning
 from hetcal.datasets import heavy_tailed, heteroscedastic
 from hetcal.estimators import MCDropout, VarianceHead
+from hetcal.exceptions import DegenerateDataWarning, DropoutInsertedWarning
 from hetcal.families import FAMILIES, StudentT
 from hetcal.metrics import evaluate
 from hetcal.objectives import gaussian_nll
@@ -65,7 +65,7 @@ def test_predictions_agree_with_each_other(fitted):
 def test_groups_are_held_back_whole():
     """A target that is pure noise between groups looks learnable by row, and does not if groups are held back whole.
 
-    Standardised validation RMSE: near 0 if every group is seen in training, near 1 for new groups. The limits are
+    Standardized validation RMSE: near 0 if every group is seen in training, near 1 for new groups. The limits are
     about five standard errors of either away.
     """
     random = np.random.default_rng(0)
@@ -156,7 +156,7 @@ def test_clone_pickle_joblib(fitted, tmp_path):
 
 
 def test_mapie():
-    """The real MAPIE conformalises our sigma: intervals keep its shape, wider where it is larger."""
+    """The real MAPIE conformalizes our sigma: intervals keep its shape, wider where it is larger."""
     mapie = CrossConformalRegressor(quick(), confidence_level=0.9, conformity_score=StdConformityScore(), cv=3)
     _, intervals = mapie.fit_conformalize(X, Y).predict_interval(X)
     widths = intervals[:, 1, 0] - intervals[:, 0, 0]
@@ -209,7 +209,7 @@ def test_arrays_after_frames_and_frames_after_arrays():
 
 
 def test_text_columns_are_used():
-    """A target that depends on a text column alone is learnt, missing and unseen labels included."""
+    """A target that depends on a text column alone is learned, missing and unseen labels included."""
     rng = np.random.default_rng(0)
     town = rng.choice(["Aix", "Bonn", None], 300)
     y = np.select([town == "Aix", town == "Bonn"], [1.0, 5.0], 9.0) + 0.1 * rng.normal(size=300)
@@ -327,7 +327,7 @@ class Wide(nn.Module):
     ids=["class", "f", "instance"],
 )
 def test_own_network(network):
-    """A class, a factory or an instance; copied and initialised anew, so refitting gives the same bits."""
+    """A class, a factory or an instance; copied and initialized anew, so refitting gives the same bits."""
     model = quick(network=network)
     first = model.fit(X, Y).predict(X)
     assert_array_equal(model.fit(X, Y).predict(X), first)
@@ -380,10 +380,10 @@ def test_family_shapes_intervals_quantiles_and_scores():
     assert evaluate(Y, dist)["nll"] == pytest.approx(-truth.logpdf(Y).mean())
 
 
-def test_degrees_of_freedom_are_learnt():
+def test_degrees_of_freedom_are_learned():
     """On Student's t with 3 degrees of freedom few are found, and new rows are likelier than under a Gaussian.
 
-    1,500 rows give 3.6 degrees of freedom here; training stops before all of the tail is learnt.
+    1,500 rows give 3.6 degrees of freedom here; training stops before all of the tail is learned.
     """
     models = {family: quick(estimator="variance_head", family=family, max_epochs=150) for family in FAMILIES}
     rows, new = slice(0, 1500), slice(1500, None)
@@ -479,7 +479,7 @@ def test_several_targets():
 
 
 def test_several_targets_with_family_and_transform():
-    """Degrees of freedom are learnt per target, transforms fitted per target."""
+    """Degrees of freedom are learned per target, transforms fitted per target."""
     targets = np.column_stack([Y, 1 / Y])
     model = quick(estimator="variance_head", family="student_t", target_transform="yeo-johnson").fit(X, targets)
     dist = model.predict_dist(X)

@@ -15,9 +15,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from hetcal.families import Laplace
-from hetcal.metrics import calibration_error, crps, nll
+from hetcal.metrics import ce, crps, nll
 from hetcal.prediction import Prediction
-from hetcal.scorers import SCORERS, calibration_error_scorer, crps_scorer, nll_scorer
+from hetcal.scorers import SCORERS, ce_scorer, crps_scorer, nll_scorer
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_scores_are_the_negated_metrics(data, regressor):
     mean, std = regressor.fit(X, y).predict(X, return_std=True)
     assert_allclose(crps_scorer(regressor, X, y), -crps(y, mean, std))
     assert_allclose(nll_scorer(regressor, X, y), stats.norm.logpdf(y, mean, std).mean())
-    assert_allclose(calibration_error_scorer(regressor, X, y), -calibration_error(y, mean, std))
+    assert_allclose(ce_scorer(regressor, X, y), -ce(y, mean, std))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_family_counts(data, wrap):
     assert_allclose(nll_scorer(regressor, X, y), stats.laplace.logpdf(y, mean, 2 / np.sqrt(2)).mean())
     prediction = Prediction(mean, np.full(len(y), 2.0), family=Laplace())
     assert_allclose(crps_scorer(regressor, X, y), -crps(y, prediction))
-    assert_allclose(calibration_error_scorer(regressor, X, y), -calibration_error(y, prediction))
+    assert_allclose(ce_scorer(regressor, X, y), -ce(y, prediction))
 
 
 def test_several_targets_count_alike(data):
@@ -96,12 +96,12 @@ def test_several_targets_count_alike(data):
     assert_allclose(nll_scorer(regressor, X, both), -np.mean(nll(both, mean, std)))
     expected = -np.mean([crps(both[:, j], mean[:, j], std[:, j]) for j in range(2)])
     assert_allclose(crps_scorer(regressor, X, both), expected)
-    assert cross_val_score(regressor, X, both, cv=2, scoring=calibration_error_scorer).shape == (2,)
+    assert cross_val_score(regressor, X, both, cv=2, scoring=ce_scorer).shape == (2,)
 
 
 @pytest.mark.parametrize("name", SCORERS)
 def test_greater_is_better(data, name):
-    """scikit-learn maximises: the true spread must beat one ten times too small or too large."""
+    """scikit-learn maximizes: the true spread must beat one ten times too small or too large."""
     X, y = data
     honest = SCORERS[name](Stated(y.mean(), y.std()), X, y)
     assert honest > SCORERS[name](Stated(y.mean(), y.std() / 10), X, y)

@@ -123,8 +123,8 @@ class RootOfZero(Good):
 
     def forward(self, x):
         prediction = super().forward(x)
-        centred = prediction.mean - prediction.mean.mean()
-        return Prediction(prediction.mean, (prediction.std + centred.square().mean().sqrt()))
+        centerd = prediction.mean - prediction.mean.mean()
+        return Prediction(prediction.mean, (prediction.std + centerd.square().mean().sqrt()))
 
 
 class Forgotten(Good):
@@ -175,17 +175,17 @@ class BatchStatistics(Good):
 
 
 class HiddenState(Good):
-    """Something learnt that no state_dict knows of."""
+    """Something learned that no state_dict knows of."""
 
-    learnt = 0.0
+    learned = 0.0
 
     def own_loss(self, prediction, y, n_train):
-        self.learnt = float(y.mean())
+        self.learned = float(y.mean())
         return torch.zeros(())
 
     def forward(self, x):
         prediction = super().forward(x)
-        return Prediction(prediction.mean + self.learnt, prediction.std)
+        return Prediction(prediction.mean + self.learned, prediction.std)
 
 
 class Shrinking(Good):

@@ -9,10 +9,10 @@ import torch
 from numpy.testing import assert_allclose
 from torch import nn
 
-from hetcal._checks import TrainingDivergedError, TrainingWarning
 from hetcal.estimators import BayesByBackprop, ConcreteDropout, QuantileRange, VarianceHead, WithFamily, predict
+from hetcal.exceptions import TrainingDivergedError, TrainingWarning
 from hetcal.networks import MLP
-from hetcal.objectives import capped_nll, gaussian_nll, nll, squared_error
+from hetcal.objectives import capped_nll, gaussian_nll, nll_loss, squared_error
 from hetcal.prediction import Prediction
 from hetcal.training import Best, batches, check_rows, parameter_groups, rate_factor, split, train
 
@@ -402,7 +402,7 @@ def test_wrong_arguments(change, message):
 
 
 def test_a_batch_without_gradient_does_not_stop_training():
-    """The usual norm of the gradient is learnt from batches that have one."""
+    """The usual norm of the gradient is learned from batches that have one."""
     calls = []
 
     def silent_at_first(prediction, y):
@@ -419,8 +419,8 @@ def test_a_batch_without_gradient_does_not_stop_training():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((nll, [[1.0]] * 20, torch.zeros(20)), r"x must be a torch tensor, got x='list'"),
-        ((nll, torch.zeros(20, 1), np.zeros(20)), r"y must be a torch tensor, got y='ndarray'"),
+        ((nll_loss, [[1.0]] * 20, torch.zeros(20)), r"x must be a torch tensor, got x='list'"),
+        ((nll_loss, torch.zeros(20, 1), np.zeros(20)), r"y must be a torch tensor, got y='ndarray'"),
         (("nll", torch.zeros(20, 1), torch.zeros(20)), r"objective must be a function .*got objective='nll'"),
     ],
 )

@@ -160,7 +160,7 @@ def test_log_of_later_values_that_are_not_positive():
 
 
 def test_yeo_johnson_is_scikit_learns(rng):
-    """Without weights: the same power, and the same t up to the standardising scikit-learn does afterwards."""
+    """Without weights: the same power, and the same t up to the standardizing scikit-learn does afterwards."""
     for y in (rng.gamma(3, size=500), 10 - rng.gamma(3, size=500), rng.normal(size=500)):
         transform = fitted("yeo-johnson", y)
         standard = (y - y.mean()) / y.std()
@@ -211,7 +211,7 @@ def test_quantile_learns_the_distribution():
 
 
 def test_quantile_with_few_distinct_values():
-    """Integers: every value is a knot, at its mid-rank, with one slope between neighbours."""
+    """Integers: every value is a knot, at its mid-rank, with one slope between neighbors."""
     y = DATA["quality"]
     transform = fitted("quantile", y)
     values, counts = np.unique(y, return_counts=True)
@@ -371,7 +371,7 @@ def test_per_target_in_a_prediction(rng):
 
 @every_transform
 def test_state_is_plain_numbers(name):
-    """What is learnt survives JSON, and the transform made of it is the same."""
+    """What is learned survives JSON, and the transform made of it is the same."""
     transform = fitted(name, SKEWED)
     state = {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in vars(transform).items()}
     again = TRANSFORMS[name]()

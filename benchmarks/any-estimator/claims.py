@@ -12,13 +12,13 @@ from statistics import mean, stdev
 from hetcal.methods import METHODS
 
 PAIRS = {
-    "mc-dropout": "dropout-hc",
-    "concrete-dropout": "concrete-hc",
-    "bayes": "bayes-hc",
-    "quantile": "quantile-hc",
-    "sqr": "sqr-hc",
-    "ensemble-spread": "ensemble-spread-hc",
-    "deep-ensemble": "ensemble-hc",
+    "mc_dropout": "dropout_hc",
+    "concrete_dropout": "concrete_hc",
+    "bayes": "bayes_hc",
+    "quantile": "quantile_hc",
+    "sqr": "sqr_hc",
+    "ensemble_spread": "ensemble_spread_hc",
+    "deep_ensemble": "ensemble_hc",
 }
 # A CE beyond this multiple of its noise floor is called miscalibrated.
 MISCALIBRATED = 1.5

@@ -3,7 +3,7 @@
 python benchmarks/batched/run.py
 
 Ten networks (five hidden layers of 128, batches of 128 rows) make one training step each: as ten networks with an
-optimiser each, and as one network whose weights have a leading axis of ten. "Dropout-HC" has ten passes per step.
+optimizer each, and as one network whose weights have a leading axis of ten. "Dropout-HC" has ten passes per step.
 """
 
 import statistics
@@ -36,13 +36,13 @@ class Stack(nn.Module):
 
 def stepper(count: int, rows: int):
     network = Stack(count)
-    optimiser = torch.optim.AdamW(network.parameters(), lr=1e-3, fused=True)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, fused=True)
     x, y = torch.randn(count, rows, INPUTS), torch.randn(count, rows)
 
     def step() -> None:
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         (network(x) - y).square().mean().backward()
-        optimiser.step()
+        optimizer.step()
 
     return step
 

@@ -13,7 +13,7 @@ import torch
 
 from hetcal.estimators import Ensemble, VarianceHead
 from hetcal.networks import MLP
-from hetcal.objectives import nll
+from hetcal.objectives import nll_loss
 from hetcal.training import train
 
 MEMBERS, REPEATS = 8, 3
@@ -23,7 +23,7 @@ CASES = [(400, 13, 30), (2000, 120, 10), (10_000, 20, 3)]  # rows, columns, epoc
 def seconds(make, x: torch.Tensor, y: torch.Tensor, epochs: int) -> float:
     estimator = make()
     start = perf_counter()
-    train(estimator, nll, x, y, max_epochs=epochs, patience=epochs)
+    train(estimator, nll_loss, x, y, max_epochs=epochs, patience=epochs)
     return perf_counter() - start
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from hetcal.benchmark.protocol import read_protocol
+from hetcal.studies.protocol import read_protocol
 
 HERE = Path(__file__).parent
-BASELINES, CALIBRATED = ["mc-dropout", "hnn"], ["dropout-hc", "quantile-hc"]
+BASELINES, CALIBRATED = ["mc_dropout", "hnn"], ["dropout_hc", "quantile_hc"]
 
 
 def main() -> None:
@@ -72,8 +72,8 @@ def tails(cells: pd.DataFrame) -> None:
     print("| data set | MC Dropout | Dropout-HC | splits with the heavier tail in Dropout-HC |\n|---|---:|---:|---:|")
     for dataset, rows in cells.groupby("dataset", sort=False):
         wide = rows.pivot(index="seed", columns="method", values="std_95_to_median")
-        heavier = (wide["dropout-hc"] > wide["mc-dropout"]).sum()
-        means = wide[["mc-dropout", "dropout-hc"]].mean()
+        heavier = (wide["dropout_hc"] > wide["mc_dropout"]).sum()
+        means = wide[["mc_dropout", "dropout_hc"]].mean()
         print(f"| {dataset} | {means.iloc[0]:.2f} | {means.iloc[1]:.2f} | {heavier} of {len(wide)} |")
 
 

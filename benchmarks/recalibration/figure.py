@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from hetcal.benchmark.cell import title_of
+from hetcal.studies.cells import title_of
 
 HERE = Path(__file__).parent
 METRICS = {

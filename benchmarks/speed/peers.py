@@ -124,8 +124,8 @@ def lightning_uq_box_fit(
     method = import_lightning_uq_box("uq_methods.mc_dropout").MCDropoutRegression
     loss = import_lightning_uq_box("uq_methods.loss_functions").NLL()
     collate = import_lightning_uq_box("datamodules.utils").collate_fn_tensordataset
-    optimiser = partial(torch.optim.AdamW, lr=learning_rate, weight_decay=weight_decay, fused=fused)
-    module = method(network, num_mc_samples=100, loss_fn=loss, optimizer=optimiser)
+    optimizer = partial(torch.optim.AdamW, lr=learning_rate, weight_decay=weight_decay, fused=fused)
+    module = method(network, num_mc_samples=100, loss_fn=loss, optimizer=optimizer)
     loader = DataLoader(TensorDataset(x, y[:, None]), batch_size, shuffle=True, collate_fn=collate)
     return make_fit(module, loader, epochs, max_gradient_norm)
 
@@ -160,7 +160,7 @@ def torch_uncertainty_fit(
     mc_dropout = import_torch_uncertainty("methods.mc_dropout").mc_dropout
     network = nn.Sequential(hidden, normal_layer(nn.Linear, event_dim=1, in_features=width))
     network = mc_dropout(network, num_estimators=100, task="regression", probabilistic=True)
-    optimiser = torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=weight_decay)
-    module = routine(network, output_dim=1, loss=loss, dist_family="normal", optim_recipe=optimiser)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=weight_decay)
+    module = routine(network, output_dim=1, loss=loss, dist_family="normal", optim_recipe=optimizer)
     loader = DataLoader(TensorDataset(x, y), batch_size, shuffle=True)
     return make_fit(module, loader, epochs, max_gradient_norm)

@@ -1,7 +1,7 @@
 """How fast is hetcal? Everything side by side in one run, on one thread, because only the ratios travel.
 
 Five hidden layers of 128, 10,000 x 20 rows, batches of 128. Candidates take turns, A, B, A, B, ..., and the best time
-of each counts: on a shared machine the minimum is what the code needs, the rest is what the neighbours took.
+of each counts: on a shared machine the minimum is what the code needs, the rest is what the neighbors took.
 
     python benchmarks/speed/run.py            # a few minutes
     python benchmarks/speed/run.py --quick    # fewer repeats
@@ -113,7 +113,7 @@ def best_times(candidates: dict[str, Prepare], repeats: int, peak: Peak) -> Time
 
 
 def make_rows() -> tuple[Tensor, Tensor]:
-    """Standardised inputs and a noisy nonlinear target; speed does not depend on them."""
+    """Standardized inputs and a noisy nonlinear target; speed does not depend on them."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(ROWS, INPUTS, generator=generator)
     y = x[:, 0].sin() + 0.3 * x[:, 1] * torch.randn(ROWS, generator=generator)
@@ -139,7 +139,7 @@ def training_flops() -> float:
 
 
 def many_steps(step: Run, steps: int) -> Run:
-    """A run of several steps, after a few that fill the optimiser's state and the allocator."""
+    """A run of several steps, after a few that fill the optimizer's state and the allocator."""
     for _ in range(3):
         step()
 
@@ -153,9 +153,9 @@ def many_steps(step: Run, steps: int) -> Run:
 def prepare_hetcal_step(x: Tensor, y: Tensor, steps: int) -> Run:
     """The step of `hetcal.training.train`, with its own parts, on one batch."""
     estimator = dropout_hc().train()
-    optimiser = torch.optim.AdamW(estimator.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True)
+    optimizer = torch.optim.AdamW(estimator.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True)
     loss_of = make_loss(estimator, gaussian_nll, n_train=ROWS)
-    take_step = Step(estimator, optimiser, GRADIENT_CLIP)
+    take_step = Step(estimator, optimizer, GRADIENT_CLIP)
     batch = Rows(x[:BATCH], y[:BATCH], torch.ones(BATCH))
 
     def step() -> None:
@@ -168,17 +168,17 @@ def prepare_hetcal_step(x: Tensor, y: Tensor, steps: int) -> Run:
 def prepare_loop_step(x: Tensor, y: Tensor, steps: int) -> Run:
     """What one writes first: a loop over the passes with `nn.Dropout`, eq. 1, torch's default AdamW."""
     network = make_network(1).train()
-    optimiser = torch.optim.AdamW(network.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     x, y = x[:BATCH], y[:BATCH]
 
     def step() -> None:
         passes = torch.stack([network(x)[:, 0] for _ in range(PASSES)])  # (passes, n)
         mean, variance = passes.mean(0), passes.var(0) + STD_FLOOR**2
         loss = ((y - mean) ** 2 / (2 * variance) + variance.log() / 2).mean()
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), MAX_GRADIENT_NORM)
-        optimiser.step()
+        optimizer.step()
 
     return many_steps(step, steps)
 
@@ -310,7 +310,7 @@ def prepare_hetcal_fit(make_estimator: Callable[[], nn.Module], x: Tensor, y: Te
 
 
 def variance_head() -> VarianceHead:
-    """Variance output and dropout as a regulariser: the arithmetic of MC dropout in the other libraries."""
+    """Variance output and dropout as a regularizer: the arithmetic of MC dropout in the other libraries."""
     return VarianceHead(make_network(2), std_floor=STD_FLOOR, seed=0)
 
 
@@ -369,8 +369,8 @@ def fit_lines(best: Times) -> list[Line]:
         for peer in peers:
             ratio = best[peer] / best[name]
             is_target = peer == "lightning-uq-box" and OUR_FITS[name] is variance_head
-            judgement = judged(ratio, 3) if is_target else (f"{ratio:.2f} x",)
-            lines.append(Line(job, in_fit(best[name]), f"{peer}, 1 pass per step: {in_fit(best[peer])}", *judgement))
+            judgment = judged(ratio, 3) if is_target else (f"{ratio:.2f} x",)
+            lines.append(Line(job, in_fit(best[name]), f"{peer}, 1 pass per step: {in_fit(best[peer])}", *judgment))
     return lines
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hetcal.classifier import HCClassifier
-    from hetcal.loading import load
     from hetcal.methods import METHODS, make
     from hetcal.metrics import evaluate
+    from hetcal.model_files.load import load
     from hetcal.prediction import Prediction
     from hetcal.regressor import HCRegressor
 
@@ -21,7 +21,7 @@ _HOMES = {
     "METHODS": "methods",
     "HCClassifier": "classifier",
     "HCRegressor": "regressor",
-    "load": "loading",
+    "load": "model_files.load",
     "make": "methods",
     "Prediction": "prediction",
     "evaluate": "metrics",

@@ -1,7 +1,6 @@
 """One voice for all error messages: `<name> must <rule>, got <name>=<value>; <what to do>`.
 
-Every message names the argument, shows its value and says what to do. The file also holds the classes of all
-warnings, so that a user can silence or raise exactly one of them.
+Every message names the argument, shows its value and says what to do.
 """
 
 import difflib
@@ -14,45 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-
-class HetcalWarning(UserWarning):
-    """Base class of every warning of hetcal."""
-
-
-class CalibrationRowsWarning(HetcalWarning):
-    """There are too few calibration rows for the level asked for."""
-
-
-class DegenerateDataWarning(HetcalWarning):
-    """The data leave nothing to learn: constant y, or no column that varies."""
-
-
-class DropoutInsertedWarning(HetcalWarning):
-    """A user's network had no dropout layer, so some were inserted."""
-
-
-class OtherTargetWarning(HetcalWarning):
-    """A model is judged on another column than it was fitted to predict."""
-
-
-class OutsideRangeWarning(HetcalWarning):
-    """Rows lie far outside the range of the training rows; nobody knows how good predictions are there."""
-
-
-class SharedGroupsWarning(HetcalWarning):
-    """Test rows belong to groups that training has seen; for new groups the model may do worse."""
-
-
-class TrainingWarning(HetcalWarning):
-    """Training did not run its course: interrupted, or rescued from a non-finite loss."""
-
-
-class UnseenLabelsWarning(HetcalWarning):
-    """Rows hold labels that training has not seen; they are predicted as if the label were unknown."""
-
-
-class TrainingDivergedError(ValueError):
-    """The loss stayed non-finite although the learning rate was reduced again and again."""
+Floats = NDArray[np.float64]
 
 
 def printable(text: str) -> str:

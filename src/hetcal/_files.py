@@ -63,7 +63,7 @@ def check_may_write(path: str | Path, force: bool) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new name itself survive a power cut, where the system lets a folder be synchronised."""
+    """Make the new name itself survive a power cut, where the system lets a folder be synchronized."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

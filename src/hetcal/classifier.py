@@ -19,19 +19,13 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
-from hetcal._checks import check_choice, must
+from hetcal._checks import Floats, check_choice, must
 from hetcal.estimators import ESTIMATORS
 from hetcal.prediction import Prediction
-from hetcal.preprocessing import Floats, Table, TableEncoder, is_missing, merge_equal_rows, ranks
-from hetcal.tabular import (
-    COLUMN_ORDERS,
-    TabularModel,
-    check_groups,
-    check_weights,
-    choose,
-    draw_seed,
-    warn_of_no_information,
-)
+from hetcal.tabular.columns import Table, is_missing
+from hetcal.tabular.encoding import TableEncoder
+from hetcal.tabular.model import COLUMN_ORDERS, TabularModel, choose, warn_of_no_information
+from hetcal.tabular.rows import check_groups, check_weights, draw_seed, merge_equal_rows, ranks
 
 # Those whose own loss never looks at y. Quantile heads and ensembles have one that measures distances to a number,
 # and without it they would be something else than their name says.

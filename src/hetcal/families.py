@@ -20,7 +20,7 @@ QUADRATURE_NODES = 48
 
 
 class Family:
-    """Distribution of the standardised residual z = (y - mean) / std: symmetric, mean 0, variance 1."""
+    """Distribution of the standardized residual z = (y - mean) / std: symmetric, mean 0, variance 1."""
 
     name: str
 
@@ -112,7 +112,7 @@ class StudentT(Family):
               - \frac{2 \sqrt\nu}{\nu - 1} \frac{B(\frac12, \nu - \frac12)}{B(\frac12, \frac\nu2)^2} \right)
 
     Args:
-        df: Degrees of freedom, a number, or one per target (for several targets); a tensor while it is learnt.
+        df: Degrees of freedom, a number, or one per target (for several targets); a tensor while it is learned.
 
     >>> round(float(StudentT(4).quantile(0.975)), 2)
     1.96

@@ -12,7 +12,7 @@ from hetcal._checks import check_choice
 from hetcal.estimators import AbstractEstimator
 from hetcal.estimators.uninformative import ConstantSigma, RandomSigma
 from hetcal.regressor import HCRegressor
-from hetcal.tabular import check_options
+from hetcal.tabular.model import check_options
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Method:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-# The paper sets the dropout rate 0.2 where dropout gives sigma. Methods with heads need another regulariser; half that
+# The paper sets the dropout rate 0.2 where dropout gives sigma. Methods with heads need another regularizer; half that
 # rate and a strong weight decay did well on validation rows inside the training parts (benchmarks/paper).
 DROPOUT = {"dropout": 0.2}
 HEADS = {"dropout": 0.1, "weight_decay": 1.0}
@@ -38,27 +38,27 @@ ONE_PASS = {"estimator_options": {"samples": 1}}
 OWN_LOSS_ONLY = {"objective_weight": 0.0}
 
 # The rows of the paper's Table 1.
-PAPER = ("mc-dropout", "hnn", "dropout-hc", "quantile-hc")
+PAPER = ("mc_dropout", "hnn", "dropout_hc", "quantile_hc")
 METHODS = {
-    "mc-dropout": Method("MC Dropout", "mc_dropout", "squared_error", ORDINARY_DROPOUT),
+    "mc_dropout": Method("MC Dropout", "mc_dropout", "squared_error", ORDINARY_DROPOUT),
     "hnn": Method("HNN", "variance_head", "nll", HEADS),
-    "dropout-hc": Method("Dropout-HC", "mc_dropout", "nll", DROPOUT),
-    "quantile-hc": Method("Quantile-HC", "quantile_range", "nll", {**HEADS, "objective_weight": 0.75}),
+    "dropout_hc": Method("Dropout-HC", "mc_dropout", "nll", DROPOUT),
+    "quantile_hc": Method("Quantile-HC", "quantile_range", "nll", {**HEADS, "objective_weight": 0.75}),
     # Any estimator: without HC, with HC.
     "quantile": Method("Quantile", "quantile_range", "squared_error", HEADS),
     "sqr": Method("SQR", "simultaneous_quantiles", "squared_error", {**HEADS, **OWN_LOSS_ONLY}),
-    "sqr-hc": Method("SQR-HC", "simultaneous_quantiles", "nll", HEADS),
-    "concrete-dropout": Method("Concrete Dropout", "concrete_dropout", "squared_error", {**DROPOUT, **ONE_PASS}),
-    "concrete-hc": Method("Concrete-HC", "concrete_dropout", "nll", DROPOUT),
+    "sqr_hc": Method("SQR-HC", "simultaneous_quantiles", "nll", HEADS),
+    "concrete_dropout": Method("Concrete Dropout", "concrete_dropout", "squared_error", {**DROPOUT, **ONE_PASS}),
+    "concrete_hc": Method("Concrete-HC", "concrete_dropout", "nll", DROPOUT),
     "bayes": Method("Bayes by Backprop", "bayes_by_backprop", "squared_error", {"dropout": 0.0, **ONE_PASS}),
-    "bayes-hc": Method("Bayes-HC", "bayes_by_backprop", "nll", {"dropout": 0.0}),
-    "ensemble-spread": Method("Ensemble spread", "ensemble_spread", "squared_error", {**ENSEMBLE, **OWN_LOSS_ONLY}),
-    "ensemble-spread-hc": Method("Ensemble spread-HC", "ensemble_spread", "nll", ENSEMBLE),
-    "deep-ensemble": Method("Deep Ensemble", "ensemble", "nll", {**ENSEMBLE, **OWN_LOSS_ONLY}),
-    "ensemble-hc": Method("Ensemble-HC", "ensemble", "nll", ENSEMBLE),
+    "bayes_hc": Method("Bayes-HC", "bayes_by_backprop", "nll", {"dropout": 0.0}),
+    "ensemble_spread": Method("Ensemble spread", "ensemble_spread", "squared_error", {**ENSEMBLE, **OWN_LOSS_ONLY}),
+    "ensemble_spread_hc": Method("Ensemble spread-HC", "ensemble_spread", "nll", ENSEMBLE),
+    "deep_ensemble": Method("Deep Ensemble", "ensemble", "nll", {**ENSEMBLE, **OWN_LOSS_ONLY}),
+    "ensemble_hc": Method("Ensemble-HC", "ensemble", "nll", ENSEMBLE),
     # Sigmas that know nothing, for the argument against recalibration (benchmarks/recalibration).
-    "constant-sigma": Method("Constant sigma", ConstantSigma, "squared_error", HEADS),
-    "random-sigma": Method("Random sigma", RandomSigma, "squared_error", HEADS),
+    "constant_sigma": Method("Constant sigma", ConstantSigma, "squared_error", HEADS),
+    "random_sigma": Method("Random sigma", RandomSigma, "squared_error", HEADS),
 }
 
 

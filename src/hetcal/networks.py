@@ -19,7 +19,7 @@ class MLP(nn.Sequential):
     """Fully connected ReLU network; five hidden layers as in the paper, width and dropout are settings.
 
     Dropout, of rate 0 or more, stands before every weight layer but the first. Weights are Kaiming normal, biases
-    uniform; `generator` makes the initialisation repeatable without touching torch's global generator.
+    uniform; `generator` makes the initialization repeatable without touching torch's global generator.
 
     >>> [type(layer).__name__ for layer in MLP(3, 1, width=8, depth=1, dropout=0.2)]
     ['Linear', 'ReLU', 'Dropout', 'Linear']
@@ -43,14 +43,14 @@ class MLP(nn.Sequential):
             layers += [skip_init(nn.Linear, fan_in, width), nn.ReLU(inplace=True), nn.Dropout(dropout)]
         layers.append(skip_init(nn.Linear, width, n_outputs))
         super().__init__(*layers)
-        self.initialise(generator)
+        self.initialize(generator)
 
     def __getitem__(self, index: slice | int) -> nn.Module:
         """A layer, or a plain `nn.Sequential` of several: part of an MLP is no MLP."""
         layers = list(self)
         return nn.Sequential(*layers[index]) if isinstance(index, slice) else layers[index]
 
-    def initialise(self, generator: torch.Generator | None = None) -> None:
+    def initialize(self, generator: torch.Generator | None = None) -> None:
         """Draw all weights anew: gain for ReLU in the hidden layers, 1 in the output layer."""
         linear_layers = [layer for layer in self if isinstance(layer, nn.Linear)]
         for layer in linear_layers:
@@ -126,13 +126,13 @@ def replace_layers_(
     return network
 
 
-def initialise_(network: nn.Module, seed: int) -> nn.Module:
+def initialize_(network: nn.Module, seed: int) -> nn.Module:
     """Draw the weights of any network anew, in place; torch's global generator is put back afterwards.
 
-    Layers are drawn by their own `reset_parameters`, as torch's layers have it; an `MLP` by its `initialise`.
+    Layers are drawn by their own `reset_parameters`, as torch's layers have it; an `MLP` by its `initialize`.
     """
     if isinstance(network, MLP):
-        network.initialise(torch.Generator().manual_seed(seed))
+        network.initialize(torch.Generator().manual_seed(seed))
         return network
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

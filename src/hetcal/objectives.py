@@ -46,7 +46,7 @@ def gaussian_nll(prediction: Prediction, y: Tensor) -> Tensor:
     return ((y - mu) / sigma) ** 2 / 2 + sigma.log()  # (n,)
 
 
-def nll(prediction: Prediction, y: Tensor) -> Tensor:
+def nll_loss(prediction: Prediction, y: Tensor) -> Tensor:
     r"""Heteroscedastic likelihood of any family; for the Gaussian it is eq. 1 with its constant.
 
     .. math:: -\log f\left(\frac{y - \mu}{\sigma}\right) + \log \sigma
@@ -54,7 +54,7 @@ def nll(prediction: Prediction, y: Tensor) -> Tensor:
     with f the density of the prediction's family.
 
     >>> import torch
-    >>> nll(Prediction(torch.tensor([1.0]), torch.tensor([1.0])), torch.tensor([4.0]))
+    >>> nll_loss(Prediction(torch.tensor([1.0]), torch.tensor([1.0])), torch.tensor([4.0]))
     tensor([5.4189])
     """
     return -prediction.log_prob(y)  # (n,)
@@ -72,7 +72,7 @@ def beta_nll(prediction: Prediction, y: Tensor) -> Tensor:
     >>> beta_nll(Prediction(torch.tensor([1.0]), torch.tensor([2.0])), torch.tensor([1.0]))
     tensor([3.2242])
     """
-    return prediction.std.detach() ** (2 * BETA) * nll(prediction, y)  # (n,)
+    return prediction.std.detach() ** (2 * BETA) * nll_loss(prediction, y)  # (n,)
 
 
 def faithful_nll(prediction: Prediction, y: Tensor) -> Tensor:
@@ -86,10 +86,10 @@ def faithful_nll(prediction: Prediction, y: Tensor) -> Tensor:
     >>> faithful_nll(Prediction(torch.tensor([1.0]), torch.tensor([1.0])), torch.tensor([4.0]))
     tensor([9.9189])
     """
-    return squared_error(prediction, y) / 2 + nll(replace(prediction, mean=prediction.mean.detach()), y)  # (n,)
+    return squared_error(prediction, y) / 2 + nll_loss(replace(prediction, mean=prediction.mean.detach()), y)  # (n,)
 
 
-def crps(prediction: Prediction, y: Tensor) -> Tensor:
+def crps_loss(prediction: Prediction, y: Tensor) -> Tensor:
     r"""Continuous ranked probability score: calibrates like the likelihood, and no row counts more than its error.
 
     .. math:: \int (F(t) - 1\{t \ge y\})^2 \, dt
@@ -97,7 +97,7 @@ def crps(prediction: Prediction, y: Tensor) -> Tensor:
     with F the predicted distribution function; in closed form for every family (`hetcal.families`).
 
     >>> import torch
-    >>> crps(Prediction(torch.tensor([0.0]), torch.tensor([1.0])), torch.tensor([1.0]))
+    >>> crps_loss(Prediction(torch.tensor([0.0]), torch.tensor([1.0])), torch.tensor([1.0]))
     tensor([0.6024])
     """
     score: Tensor = prediction.crps(y)
@@ -127,16 +127,16 @@ def capped_nll(prediction: Prediction, y: Tensor) -> Tensor:
 
 # What the best epoch is chosen by, where it is not the objective itself.
 CRITERIA: dict[Objective, Objective] = {
-    nll: capped_nll,
+    nll_loss: capped_nll,
     gaussian_nll: capped_nll,
     beta_nll: capped_nll,
     faithful_nll: capped_nll,
 }
 OBJECTIVES: dict[str, Objective] = {
     "squared_error": squared_error,
-    "nll": nll,
+    "nll": nll_loss,
     "gaussian_nll": gaussian_nll,
     "beta_nll": beta_nll,
     "faithful_nll": faithful_nll,
-    "crps": crps,
+    "crps": crps_loss,
 }

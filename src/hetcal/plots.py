@@ -2,7 +2,7 @@
 
 What takes `(y, mean, std)` takes `(y, prediction)` too, like the metrics, but one target at a time. Every function
 draws on `ax`, or on axes of its own, and returns the axes. Methods are told apart by line style and marker as well as
-by colour, so that a grey print stays legible. No global setting of matplotlib is touched.
+by color, so that a gray print stays legible. No global setting of matplotlib is touched.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hetcal._checks import check_number, check_vector, must
-from hetcal._inputs import Mean, Std, read_prediction
 from hetcal.metrics import (
     calibration_curve,
-    calibration_error,
-    calibration_noise_floor,
+    ce,
+    ce_noise_floor,
     equal_count_bins,
     rmse,
     sharpness,
 )
+from hetcal.metrics.inputs import Mean, Std, read_prediction
 from hetcal.prediction import Prediction
 
 try:
@@ -73,7 +73,7 @@ def plot_calibration(
 ) -> Axes:
     """Observed against nominal coverage (paper, figure 2): below the diagonal is overconfident, above it too wide.
 
-    A calibrated model stays inside the grey band at all levels at once with probability `confidence`. Call it again
+    A calibrated model stays inside the gray band at all levels at once with probability `confidence`. Call it again
     with the same `ax` to compare methods on the same rows; diagonal and band are drawn by the first call.
     """
     curve = calibration_curve(y, mean, std, confidence=confidence)
@@ -85,8 +85,8 @@ def plot_calibration(
         ax.plot([0, 1], [0, 1], color="0.35", linewidth=1, label="calibrated")
         ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
         ax.set(xlabel="Nominal coverage (level of the interval)", ylabel="Observed coverage (share of rows inside)")
-    floor = calibration_noise_floor(np.size(y))
-    name = f"{label or 'model'} (CE {calibration_error(y, mean, std):.3f}, floor {floor:.3f})"
+    floor = ce_noise_floor(np.size(y))
+    name = f"{label or 'model'} (CE {ce(y, mean, std):.3f}, floor {floor:.3f})"
     marks = slice(9 - 2 * nth % 10, None, 10)  # shifted from curve to curve, so that no marker hides another
     ax.plot(curve.levels, curve.coverage, **_look(nth), markevery=marks, label=name, gid="hetcal-coverage")
     ax.legend(loc="best", fontsize="small")

@@ -4,18 +4,17 @@ Three answers to "the model is trained, its intervals are wrong, what now?": ben
 it (std), or measure the intervals (conformal). They wrap anything with `predict(X, return_std=True)`: `HCRegressor`,
 `GaussianProcessRegressor`, `BayesianRidge`, or a pipeline that ends in one, and need rows that it has not seen. None of
 them learns where the noise is: a random std comes out calibrated too (Levi et al., 2019), and as uninformative as it
-went in. This file hides where the residual is standardised (a transformed target is met in its own scale), and how the
+went in. This file hides where the residual is standardized (a transformed target is met in its own scale), and how the
 bent distribution stays finite and invertible.
 """
 
 import warnings
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import norm
-from scipy.special import ndtri
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -24,17 +23,14 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing, column_or_1d, indexable
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
-from hetcal._checks import CalibrationRowsWarning, check_choice, check_levels, check_vector, must
-from hetcal._regressors import predict_distribution
-from hetcal.families import GAUSSIAN, Family
-from hetcal.prediction import ByQuantiles, Prediction, TransformedPrediction
+from hetcal._checks import Floats, check_choice, check_levels, check_vector, must
+from hetcal.exceptions import CalibrationRowsWarning
+from hetcal.metrics.inputs import predict_distribution
+from hetcal.prediction import EDGE, Prediction, RecalibratedPrediction, TransformedPrediction
 
-Vector = NDArray[np.float64]
 Distribution = Prediction | TransformedPrediction
 
 CONFORMAL_METHODS = ("split", "cross")
-# Probabilities are kept this far from 0 and 1: 7 standard deviations out.
-EDGE = 1e-12
 # Relative rounding error that is forgiven in a rank: 100 * 0.07 is a little more than 7 in floating point.
 ROUNDING = 1e-12
 
@@ -75,7 +71,7 @@ class DistributionRecalibrator(Recalibrator):
         self._learn(predict_calibration(self.regressor_, X), target)
         return self
 
-    def _learn(self, prediction: Distribution, y: Vector) -> None:
+    def _learn(self, prediction: Distribution, y: Floats) -> None:
         raise NotImplementedError
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -83,12 +79,12 @@ class DistributionRecalibrator(Recalibrator):
         prediction = self.predict_dist(X)
         return (prediction.mean, prediction.std) if return_std else prediction.mean
 
-    def predict_interval(self, X: Any, level: ArrayLike = 0.9) -> Vector:
+    def predict_interval(self, X: Any, level: ArrayLike = 0.9) -> Floats:
         """Central prediction intervals: (n, 2) for one level, (n, 2, L) for a list of L levels."""
         check_levels("level", level)
         return self.predict_dist(X).interval(level)
 
-    def predict_quantiles(self, X: Any, q: ArrayLike = (0.05, 0.5, 0.95)) -> Vector:
+    def predict_quantiles(self, X: Any, q: ArrayLike = (0.05, 0.5, 0.95)) -> Floats:
         """Quantiles: (n, L) for a list of L probabilities, (n,) for a single one."""
         check_levels("q", q)
         return self.predict_dist(X).quantile(q)
@@ -98,12 +94,12 @@ class DistributionRecalibrator(Recalibrator):
         raise NotImplementedError
 
 
-class StdScaler(DistributionRecalibrator):
+class StdRecalibrator(DistributionRecalibrator):
     r"""One factor on the standard deviation; Levi et al. (2019), Evaluating and calibrating uncertainty prediction.
 
     .. math:: s^2 = \frac1n \sum_i \left( \frac{y_i - \mu_i}{\sigma_i} \right)^2
 
-    with s = `factor_`. It maximises the likelihood if the regressor's distribution is Gaussian. For the other families
+    with s = `factor_`. It maximizes the likelihood if the regressor's distribution is Gaussian. For the other families
     of hetcal, which all have variance 1, it still gives the residuals the standard deviation that is stated; the family
     stays. A regressor that predicts a transformed target is scaled there, so that its range is kept.
 
@@ -117,14 +113,14 @@ class StdScaler(DistributionRecalibrator):
     >>> from sklearn.linear_model import BayesianRidge
     >>> X = np.linspace(0, 1, 100)[:, None]
     >>> y = np.where(X[:, 0] < 0.5, 0.1, 0.2) * np.resize([1, -1], 100)
-    >>> round(StdScaler(BayesianRidge().fit(X[:50], y[:50])).fit(X[50:], y[50:]).factor_, 1)
+    >>> round(StdRecalibrator(BayesianRidge().fit(X[:50], y[:50])).fit(X[50:], y[50:]).factor_, 1)
     2.0
     """
 
     def __init__(self, regressor: Any) -> None:
         self.regressor = regressor
 
-    def _learn(self, prediction: Distribution, y: Vector) -> None:
+    def _learn(self, prediction: Distribution, y: Floats) -> None:
         self.factor_ = std_factor(prediction, y)
 
     def predict_dist(self, X: Any) -> Distribution:
@@ -142,8 +138,8 @@ class IsotonicRecalibrator(DistributionRecalibrator):
     rows, from R(0) = 0 to R(1) = 1. The quantile q is thus the regressor's quantile :math:`R^{-1}(q)`. Three choices of
     ours: n + 1 instead of n, as the largest of n rows is not the largest there can be; R linear instead of constant
     between the rows, so that it can be inverted; and F with its standard deviation first multiplied by `factor_` (see
-    `StdScaler`), which leaves R(F(y)) at the calibration rows as it is: with one ten times too small, a fifth of all
-    F(y) would be 1 to the last digit, and the tails beyond the outermost rows would end at once.
+    `StdRecalibrator`), which leaves R(F(y)) at the calibration rows as it is: with one ten times too small, a fifth of
+    all F(y) would be 1 to the last digit, and the tails beyond the outermost rows would end at once.
 
     The mean is that of the new distribution: a bias of the regressor is removed as well. The density is a staircase,
     with a step at each row; judge the result by CRPS or interval score rather than by the log likelihood.
@@ -166,7 +162,7 @@ class IsotonicRecalibrator(DistributionRecalibrator):
     def __init__(self, regressor: Any) -> None:
         self.regressor = regressor
 
-    def _learn(self, prediction: Distribution, y: Vector) -> None:
+    def _learn(self, prediction: Distribution, y: Floats) -> None:
         self.factor_ = std_factor(prediction, y)
         pit = np.sort(np.clip(scale_std(prediction, self.factor_).cdf(y), EDGE, 1 - EDGE))
         frequency = np.searchsorted(pit, pit, side="right") / (len(pit) + 1)
@@ -240,15 +236,15 @@ class ConformalRecalibrator(Recalibrator):
         target = check_target(X, y)
         if method == "split":
             self._adopt(check_fitted(self.regressor))
-            z = standardise(predict_calibration(self.regressor_, X), target)
+            z = standardize(predict_calibration(self.regressor_, X), target)
         else:
             z = self._cross(X, target)
             self._adopt(clone(self.regressor).fit(X, target))
         self.scores_ = np.sort(np.abs(z))
         return self
 
-    def _cross(self, X: Any, y: Vector) -> Vector:
-        """Standardised residual of each row, from a clone that was fitted without it."""
+    def _cross(self, X: Any, y: Floats) -> Floats:
+        """Standardized residual of each row, from a clone that was fitted without it."""
         if isinstance(self.regressor, FrozenEstimator):
             advice = "give the regressor itself, or method='split'"
             raise must("regressor", "be free to be fitted again for method='cross'", self.regressor, advice)
@@ -261,7 +257,7 @@ class ConformalRecalibrator(Recalibrator):
         z = np.empty(len(y))
         for kept, left_out in folds:
             regressor = clone(self.regressor).fit(_safe_indexing(X, kept), y[kept])
-            z[left_out] = standardise(predict_calibration(regressor, _safe_indexing(X, left_out)), y[left_out])
+            z[left_out] = standardize(predict_calibration(regressor, _safe_indexing(X, left_out)), y[left_out])
         return z
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -272,7 +268,7 @@ class ConformalRecalibrator(Recalibrator):
         prediction = predict_distribution(self.regressor_, X)
         return prediction.mean, prediction.std
 
-    def predict_interval(self, X: Any, level: ArrayLike = 0.9) -> Vector:
+    def predict_interval(self, X: Any, level: ArrayLike = 0.9) -> Floats:
         """Prediction intervals: (n, 2) for one level, (n, 2, L) for a list of L levels."""
         check_is_fitted(self)
         levels, n = check_levels("level", level), len(self.scores_)
@@ -296,67 +292,9 @@ class ConformalRecalibrator(Recalibrator):
 
 RECALIBRATORS: dict[str, type[Recalibrator]] = {
     "isotonic": IsotonicRecalibrator,
-    "std": StdScaler,
+    "std": StdRecalibrator,
     "conformal": ConformalRecalibrator,
 }
-
-
-@dataclass(frozen=True, eq=False)
-class RecalibratedPrediction(ByQuantiles):
-    r"""A prediction bent by an increasing map R of its probabilities: what `Prediction` has, on NumPy arrays.
-
-    .. math:: \tilde F(y) = R(F(y)), \qquad \tilde F^{-1}(q) = F^{-1}(R^{-1}(q)), \qquad
-              \log \tilde p(y) = \log p(y) + \log R'(F(y))
-
-    with R linear between the points (`pit`, `probability`). Mean, standard deviation and CRPS are taken over 200
-    quantiles of equal probability, as in `TransformedPrediction`. The standardised residual is the Gaussian one,
-    :math:`z = \Phi^{-1}(\tilde F(y))`, so that every metric of coverage holds exactly with the Gaussian family.
-
-    Args:
-        base: The prediction to be bent.
-        pit: (m,) ascending from 0 to 1.
-        probability: (m,) R there, ascending from 0 to 1.
-
-    >>> base = Prediction(np.zeros(1), np.ones(1))
-    >>> bent = RecalibratedPrediction(base, np.array([0, 0.5, 1]), np.array([0, 0.8, 1]))
-    >>> bent.quantile(0.8), bent.cdf(np.zeros(1))
-    (array([0.]), array([0.8]))
-    """
-
-    base: Distribution
-    pit: Vector
-    probability: Vector
-
-    family: ClassVar[Family] = GAUSSIAN
-    epistemic_std: ClassVar[None] = None
-    aleatoric_std: ClassVar[None] = None
-
-    def interval(self, level: ArrayLike) -> Vector:
-        """Between the quantiles (1 - level) / 2 and (1 + level) / 2: (n, 2), or (n, 2, L) for a list of L levels."""
-        p = (1 + check_levels("level", level)) / 2
-        q = np.stack([1 - p, p])
-        return self.quantile(q.ravel()).reshape(-1, *q.shape)
-
-    def quantile(self, q: ArrayLike) -> Vector:
-        bent = np.interp(check_levels("q", q), self.probability, self.pit)
-        return self.base.quantile(np.clip(bent, EDGE, 1 - EDGE))
-
-    def z(self, y: Any) -> Vector:
-        return np.asarray(ndtri(np.clip(self.cdf(y), EDGE, 1 - EDGE)))
-
-    def log_prob(self, y: Any) -> Vector:
-        slope = np.diff(self.probability) / np.diff(self.pit)
-        step = np.searchsorted(self.pit[1:-1], self.base.cdf(y), side="right")
-        return self.base.log_prob(y) + np.log(slope)[step]
-
-    def cdf(self, y: Any) -> Vector:
-        return np.interp(self.base.cdf(y), self.pit, self.probability)
-
-    def take(self, rows: Any) -> "RecalibratedPrediction":
-        return RecalibratedPrediction(self.base.take(rows), self.pit, self.probability)
-
-    def numpy(self) -> "RecalibratedPrediction":
-        return RecalibratedPrediction(self.base.numpy(), self.pit, self.probability)
 
 
 # The regressor's prediction.
@@ -395,14 +333,14 @@ def scale_std(prediction: Distribution, factor: float) -> Distribution:
 
 
 @np.errstate(over="ignore")
-def standardise(prediction: Distribution, y: Vector) -> Vector:
-    """The standardised residuals; infinite ones, of a target that the prediction rules out, are refused."""
+def standardize(prediction: Distribution, y: Floats) -> Floats:
+    """The standardized residuals; infinite ones, of a target that the prediction rules out, are refused."""
     return check_vector("(y - mean) / std", prediction.z(y))
 
 
-def std_factor(prediction: Distribution, y: Vector) -> float:
-    """Root mean square of the standardised residuals; BLAS takes it without overflow."""
-    factor = float(norm(standardise(prediction, y)) / np.sqrt(len(y)))
+def std_factor(prediction: Distribution, y: Floats) -> float:
+    """Root mean square of the standardized residuals; BLAS takes it without overflow."""
+    factor = float(norm(standardize(prediction, y)) / np.sqrt(len(y)))
     if factor == 0:
         advice = "calibrate on rows that the regressor has not seen"
         raise must("y", "differ from the predicted mean in some row", f"{len(y)} values equal to it", advice)
@@ -425,7 +363,7 @@ def check_fitted(regressor: Any) -> Any:
     return regressor
 
 
-def check_target(X: Any, y: Any) -> Vector:
+def check_target(X: Any, y: Any) -> Floats:
     """The target as at least two finite numbers, one per row of X."""
     array, n = np.asarray(y), _num_samples(X)
     if array.ndim == 2 and array.shape[1] > 1:

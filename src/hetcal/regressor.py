@@ -11,26 +11,19 @@ from scipy import sparse
 from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
 
-from hetcal._checks import DegenerateDataWarning, check_choice, check_levels, check_vector, must
+from hetcal._checks import check_choice, check_levels, check_vector, must
 from hetcal.estimators import ESTIMATORS, predict
+from hetcal.exceptions import DegenerateDataWarning
 from hetcal.families import Family, StudentT, check_family
 from hetcal.objectives import OBJECTIVES, Objective, gaussian_nll, squared_error
 from hetcal.prediction import Prediction, TransformedPrediction
-from hetcal.preprocessing import Standardizer, TableEncoder, merge_equal_rows
-from hetcal.tabular import (
-    COLUMN_ORDERS,
-    TabularModel,
-    check_groups,
-    check_options,
-    check_weights,
-    choose,
-    draw_seed,
-    warn_of_no_information,
-)
+from hetcal.tabular.encoding import TableEncoder
+from hetcal.tabular.model import COLUMN_ORDERS, TabularModel, check_options, choose, warn_of_no_information
+from hetcal.tabular.rows import check_groups, check_weights, draw_seed, merge_equal_rows
 from hetcal.training import MIN_ROWS_FOR_VALIDATION
-from hetcal.transforms import TRANSFORMS, PerTarget, TargetTransform
+from hetcal.transforms import TRANSFORMS, PerTarget, Standardizer, TargetTransform
 
-# The standardised target is rounded to a thousandth of its standard deviation, the size of the estimators' floor under
+# The standardized target is rounded to a thousandth of its standard deviation, the size of the estimators' floor under
 # sigma. Rounding errors of y (in kelvin instead of degrees, say) then vanish here; in training, which is chaotic, a
 # single bit would grow into another model.
 TARGET_GRID = 2.0**-10
@@ -49,14 +42,14 @@ class HCRegressor(RegressorMixin, TabularModel):
             "squared_error" (does not), "gaussian_nll", "beta_nll", "faithful_nll", "crps", or a function
             `(prediction, y) -> loss per row`.
         family: Shape of the predictive distribution: "gaussian", "laplace", "student_t" (degrees of freedom are
-            learnt), or a family such as `hetcal.families.StudentT(df=4)`. Intervals, quantiles and scores follow it.
+            learned), or a family such as `hetcal.families.StudentT(df=4)`. Intervals, quantiles and scores follow it.
         target_transform: None, "log", "yeo-johnson" or "quantile": the network predicts the transformed target, and
             everything is mapped back. "auto" trains once with each and keeps what the validation rows find likeliest.
         network: None for an `MLP`; or a class or factory `(n_inputs, n_outputs) -> nn.Module`; or an `nn.Module`,
-            which is copied and initialised anew at each fit.
+            which is copied and initialized anew at each fit.
         width: Units per hidden layer of the `MLP`.
         depth: Hidden layers of the `MLP`.
-        dropout: Dropout rate of the `MLP`: what "mc_dropout" samples, and a regulariser for every estimator.
+        dropout: Dropout rate of the `MLP`: what "mc_dropout" samples, and a regularizer for every estimator.
         estimator_options: Further settings of the estimator, such as `{"samples": 20}`.
         objective_weight: Weight of the objective beside the estimator's own loss.
         learning_rate: Of AdamW at its highest; it falls to 0 along half a cosine over `max_steps`.
@@ -67,7 +60,7 @@ class HCRegressor(RegressorMixin, TabularModel):
         max_epochs: Upper limit on the passes over the data.
         patience: Epochs without a better validation objective after which training stops.
         validation_fraction: Part of the training rows that chooses the best epoch.
-        input_noise: Noise on the standardised inputs in training, with a standard deviation of `input_noise` / sqrt(n)
+        input_noise: Noise on the standardized inputs in training, with a standard deviation of `input_noise` / sqrt(n)
             for n rows. Intervals of small tables come out too narrow without.
         column_order: "by_name" takes the columns of a frame in any order; "as_fitted" refuses another order, as
             scikit-learn's own estimators do.
@@ -197,9 +190,9 @@ class HCRegressor(RegressorMixin, TabularModel):
                 transform = fit_transform(name, target, seen)
             scaler = fit_target_scaler(target if transform is None else transform.forward(target), weights)
             candidate = Candidate(name, transform, scaler)
-            standardised = torch.from_numpy(candidate.standardised(target).astype(np.float32))
+            standardized = torch.from_numpy(candidate.standardized(target).astype(np.float32))
             candidate.estimator, candidate.history = self._train(
-                objective, x, standardised, weights, groups, seed, n_targets, self.family
+                objective, x, standardized, weights, groups, seed, n_targets, self.family
             )
             return candidate
 
@@ -262,7 +255,7 @@ class Candidate:
     estimator: Any = None
     history: Any = None
 
-    def standardised(self, target: NDArray[np.float64]) -> NDArray[np.float64]:
+    def standardized(self, target: NDArray[np.float64]) -> NDArray[np.float64]:
         transformed = target if self.transform is None else self.transform.forward(target)
         return TARGET_GRID * np.round(self.scaler.transform(transformed) / TARGET_GRID)
 

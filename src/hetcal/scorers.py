@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hetcal._regressors import predict_distribution
-from hetcal.metrics import calibration_error, crps, nll
+from hetcal.metrics import ce, crps, nll
+from hetcal.metrics.inputs import predict_distribution
 
 
 def crps_scorer(regressor: Any, X: Any, y: ArrayLike) -> float:
@@ -31,13 +31,13 @@ def nll_scorer(regressor: Any, X: Any, y: ArrayLike) -> float:
     return -float(np.mean(nll(y, predict_distribution(regressor, X))))
 
 
-def calibration_error_scorer(regressor: Any, X: Any, y: ArrayLike) -> float:
+def ce_scorer(regressor: Any, X: Any, y: ArrayLike) -> float:
     """Negated calibration error, eq. 3 of the paper: a constant std can win it, so watch it, and choose by another."""
-    return -float(np.mean(calibration_error(y, predict_distribution(regressor, X))))
+    return -float(np.mean(ce(y, predict_distribution(regressor, X))))
 
 
 SCORERS: dict[str, Callable[[Any, Any, ArrayLike], float]] = {
     "crps": crps_scorer,
     "nll": nll_scorer,
-    "calibration_error": calibration_error_scorer,
+    "ce": ce_scorer,
 }

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from hetcal._checks import check_number, must
 from hetcal.estimators import predict
 from hetcal.networks import MLP
-from hetcal.objectives import Objective, nll, squared_error
+from hetcal.objectives import Objective, nll_loss, squared_error
 from hetcal.prediction import Prediction
 from hetcal.training import train
 
 MODES = {True: "training mode", False: "evaluation mode"}
 
 
-def check_estimator(make: Callable[..., Any], *, n_inputs: int = 4, objective: Objective = nll) -> None:
+def check_estimator(make: Callable[..., Any], *, n_inputs: int = 4, objective: Objective = nll_loss) -> None:
     """Raise `AssertionError` unless the estimator keeps the contract of `hetcal.estimators.base`.
 
     Args:
@@ -72,7 +72,7 @@ class Trial:
         return self.make(network, **options)
 
     def rows(self, n: int, n_targets: int = 1) -> tuple[Tensor, Tensor]:
-        """Standardised inputs and a target with noise: (n, n_inputs), and (n,) or (n, n_targets)."""
+        """Standardized inputs and a target with noise: (n, n_inputs), and (n,) or (n, n_targets)."""
         generator = torch.Generator().manual_seed(1)
         x = torch.randn(n, self.n_inputs, generator=generator)
         y = x[:, :1] + 0.3 * torch.randn(n, n_targets, generator=generator)
@@ -192,14 +192,14 @@ def check_rows_stand_alone(trial: Trial) -> None:
 
 
 def check_state_dict(trial: Trial) -> None:
-    """All that was learnt travels by `state_dict`."""
+    """All that was learned travels by `state_dict`."""
     estimator = trial.trained()
     x, _ = trial.rows(64)
     other = trial.build(network_seed=1)
     predict(other, x)  # a memory of earlier weights would show
     other.load_state_dict(estimator.state_dict())
     rule = "be the same after load_state_dict(state_dict())"
-    check_equal(predict(estimator, x), predict(other, x), rule, "keep what is learnt in parameters and buffers")
+    check_equal(predict(estimator, x), predict(other, x), rule, "keep what is learned in parameters and buffers")
 
 
 def check_sigma_reacts(trial: Trial) -> None:

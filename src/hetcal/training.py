@@ -1,4 +1,4 @@
-"""The training loop: the one place where estimator and objective meet, and the only one with an optimiser.
+"""The training loop: the one place where estimator and objective meet, and the only one with an optimizer.
 
     prediction = estimator(x)
     loss = objective_weight * objective(prediction, y) + estimator.own_loss(prediction, y, n_train)
@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from hetcal._checks import TrainingDivergedError, TrainingWarning, check_number, must
+from hetcal._checks import check_number, must
 from hetcal.estimators.base import BLOCK_ROWS
-from hetcal.metrics import calibration_error
+from hetcal.exceptions import TrainingDivergedError, TrainingWarning
+from hetcal.metrics import ce
 from hetcal.objectives import CRITERIA, Objective
 from hetcal.prediction import Prediction, join
 
@@ -106,8 +107,8 @@ def train(
     Args:
         estimator: Any module with the members of `hetcal.estimators.base`.
         objective: Loss per row of `(prediction, y)`; with several targets, per row and target.
-        x: (n, ...) inputs, standardised.
-        y: (n,) target, standardised; (n, k) for k targets, which then weigh the same.
+        x: (n, ...) inputs, standardized.
+        y: (n,) target, standardized; (n, k) for k targets, which then weigh the same.
         sample_weight: (n,) weights, at least 0; a weight of 2 counts like two equal rows.
         groups: (n,) integers; rows of one group are never split between training and validation.
         objective_weight: Weight of the objective beside the estimator's own loss (0.75 for Quantile-HC in the paper).
@@ -115,7 +116,7 @@ def train(
         learning_rate: Of AdamW at its highest; it rises over the first hundred steps, then falls to 0 along half a
             cosine over `max_steps`.
         weight_decay, batch_size: Of AdamW; parameters named raw_* (rates, degrees of freedom) do not decay.
-        max_steps: Upper limit on the optimiser steps: bounds the time, whatever the number of rows.
+        max_steps: Upper limit on the optimizer steps: bounds the time, whatever the number of rows.
         max_epochs: Upper limit on the passes over the data.
         patience: Epochs without a better criterion (see `History`) after which training stops.
         standard_errors: The earliest epoch is kept whose criterion is within so many of the best (see `Best`).
@@ -157,7 +158,7 @@ def train(
         if not isinstance(value, Tensor):
             raise must(name, "be a torch tensor", type(value).__name__, "use torch.as_tensor(...)", TypeError)
     if not callable(objective):
-        advice = "give one of hetcal.objectives, such as nll"
+        advice = "give one of hetcal.objectives, such as nll_loss"
         raise must("objective", "be a function (prediction, y) -> loss per row", objective, advice, TypeError)
 
     generator = torch.Generator().manual_seed(seed)
@@ -166,11 +167,11 @@ def train(
         raise must("input_noise", f"be 0 for x of type {x.dtype}", input_noise, "word numbers and codes take no noise")
     training, validation = split(rows, validation_fraction, generator, check_groups(groups, len(rows)))
     estimator.to(device).train()
-    optimiser = torch.optim.AdamW(parameter_groups(estimator, weight_decay), lr=learning_rate, fused=True)
+    optimizer = torch.optim.AdamW(parameter_groups(estimator, weight_decay), lr=learning_rate, fused=True)
     loss_of = make_loss(estimator, objective, n_train=len(training))
     criterion = CRITERIA.get(objective, objective)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: rate_factor(step, max_steps))
-    step = Step(estimator, optimiser, schedule, gradient_clip)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_factor(step, max_steps))
+    step = Step(estimator, optimizer, schedule, gradient_clip)
     history = History(validation_rows=validation.index.tolist())
     best = Best(estimator, validation.weight, standard_errors)
     epochs = tqdm(range(max_epochs), desc="training", unit="epoch", disable=not progress, leave=False)
@@ -328,17 +329,17 @@ def parameter_groups(estimator: Any, weight_decay: float) -> list[dict[str, Any]
 
 
 class Step:
-    """One optimiser step; a loss or gradient that is not finite is skipped and the learning rate halved."""
+    """One optimizer step; a loss or gradient that is not finite is skipped and the learning rate halved."""
 
     def __init__(
         self,
         estimator: Any,
-        optimiser: torch.optim.Optimizer,
+        optimizer: torch.optim.Optimizer,
         schedule: torch.optim.lr_scheduler.LambdaLR,
         gradient_clip: float,
     ) -> None:
         self.parameters = list(estimator.parameters())
-        self.optimiser = optimiser
+        self.optimizer = optimizer
         self.schedule = schedule
         self.gradient_clip = gradient_clip
         self.usual_norm = math.inf
@@ -347,7 +348,7 @@ class Step:
 
     def __call__(self, loss: Tensor, epoch: int) -> None:
         self.steps += 1
-        self.optimiser.zero_grad()
+        self.optimizer.zero_grad()
         loss.backward()
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         norm = float(torch.nn.utils.get_total_norm(gradients))
@@ -360,14 +361,14 @@ class Step:
             norm = limit
         if norm > 0:  # a batch without any gradient says nothing about the usual one
             self.usual_norm = norm if math.isinf(self.usual_norm) else 0.95 * self.usual_norm + 0.05 * norm
-        self.optimiser.step()
+        self.optimizer.step()
         self.schedule.step()
         self.bad_steps = 0
 
     def _skip(self, loss: Tensor, norm: float, epoch: int) -> None:
         self.bad_steps += 1
         self.schedule.base_lrs = [rate / 2 for rate in self.schedule.base_lrs]
-        for group in self.optimiser.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] /= 2
         if self.bad_steps > MAX_BAD_STEPS:
             value = float(loss.detach())
@@ -447,7 +448,7 @@ class EpochRecord:
         squares = ((y - prediction.mean) ** 2).reshape(len(y), -1).mean(1)
         curves["rmse"].append(float(np.sqrt(np.average(squares, weights=weight))))
         finite = bool(np.isfinite(prediction.mean).all() and np.isfinite(prediction.std).all())
-        curves["ce"].append(float(np.mean(calibration_error(y, prediction))) if finite else math.nan)
+        curves["ce"].append(float(np.mean(ce(y, prediction))) if finite else math.nan)
 
 
 @torch.no_grad()

@@ -2,7 +2,7 @@ r"""Transforms of the target: an increasing function g, so that t = g(y) is near
 
 The network learns t; intervals and quantiles are mapped back exactly, and the density carries the Jacobian
 (`hetcal.prediction.TransformedPrediction`). So every g here is increasing on the whole line, `inverse` has an answer
-for every real t, and values of y far outside those of `fit` raise no warning. What is learnt is floats and arrays of
+for every real t, and values of y far outside those of `fit` raise no warning. What is learned is floats and arrays of
 floats only. All in float64.
 """
 
@@ -14,10 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from hetcal._checks import must
-from hetcal.preprocessing import ROUNDING, Standardizer
-
-Floats = NDArray[np.float64]
+from hetcal._checks import Floats, must
+from hetcal.prediction import Prediction
 
 # Where `inverse` levels off, so that sums and differences of its values stay finite.
 LARGEST = 1e300
@@ -25,6 +23,53 @@ LARGEST = 1e300
 FEWEST_KNOTS, MOST_KNOTS = 12, 100
 # Knots nearer than this part of the typical distance per unit of t, or than this in t, are one: slopes stay bounded.
 SMALLEST_STEP = 1e-3
+
+
+# Deviations below this part of the largest value are rounding errors of float64, not data.
+ROUNDING = 1e-13
+
+
+class Standardizer:
+    """Column-wise (or, for a vector, one) mean 0 and standard deviation 1, by weighted moments; missing values stay.
+
+    Values are divided by the largest magnitude first, so that nothing overflows between 1e-300 and 1e300.
+
+    >>> scaler = Standardizer().fit(np.array([1e200, 3e200]), np.ones(2))
+    >>> scaler.transform(np.array([1e200, 5e200]))
+    array([-1.,  3.])
+    """
+
+    magnitude: Floats
+    center: Floats  # of values / magnitude
+    spread: Floats  # of values / magnitude
+
+    def fit(self, values: Floats, weights: Floats) -> "Standardizer":
+        present = ~np.isnan(values)
+        weights = weights.reshape(-1, *(1,) * (values.ndim - 1)) * present
+        total = weights.sum(axis=0)
+        total = np.where(total > 0, total, 1.0)
+        filled = np.where(present, values, 0.0)
+        largest = np.abs(filled).max(axis=0, initial=0.0)
+        # A power of two: dividing by it is exact, so a value is never moved by a rounding error of its scale.
+        self.magnitude = np.where(largest > 0, 2.0 ** np.floor(np.log2(np.where(largest > 0, largest, 1.0))), 1.0)
+        filled = filled / self.magnitude
+        self.center = (weights * filled).sum(axis=0) / total
+        variance = (weights * (filled - self.center) ** 2).sum(axis=0) / total
+        spread = np.sqrt(variance)
+        self.is_constant = spread <= ROUNDING * np.maximum(np.abs(self.center), 1.0)
+        self.spread = np.where(self.is_constant, 1.0, spread)
+        return self
+
+    def transform(self, values: Floats) -> Floats:
+        return (values / self.magnitude - self.center) / self.spread
+
+    @property
+    def scale(self) -> Floats:
+        return self.spread * self.magnitude
+
+    def inverse(self, prediction: Prediction) -> Prediction:
+        """A prediction of the standardized target, in the units of y."""
+        return prediction.scaled(self.spread, self.center).scaled(self.magnitude)
 
 
 class TargetTransform:
@@ -76,13 +121,13 @@ class Log(TargetTransform):
 
 
 class YeoJohnson(TargetTransform):
-    r"""For skewed y of any sign: a power of the standardised target, chosen by maximum likelihood.
+    r"""For skewed y of any sign: a power of the standardized target, chosen by maximum likelihood.
 
     .. math:: g(y) = \begin{cases} ((1 + x)^\lambda - 1) / \lambda & x \ge 0 \\
               -((1 - x)^{2-\lambda} - 1) / (2 - \lambda) & x < 0 \end{cases} \qquad x = \frac{y - m}{s}
 
     with m and s the weighted mean and standard deviation of y, and logarithms where a power is 0.
-    :math:`\log g'(y) = \mathrm{sign}(x) (\lambda - 1) \log(1 + |x|) - \log s`, and :math:`\lambda` = `power` maximises
+    :math:`\log g'(y) = \mathrm{sign}(x) (\lambda - 1) \log(1 + |x|) - \log s`, and :math:`\lambda` = `power` maximizes
 
     .. math:: -\frac12 \log \mathrm{var}(g(y)) + \mathrm{mean}(\log g'(y))
 
@@ -102,12 +147,12 @@ class YeoJohnson(TargetTransform):
         y, weights = weighted_rows(y, weights)
         scaler = Standardizer().fit(y, weights)
         self.magnitude, self.center, self.spread = float(scaler.magnitude), float(scaler.center), float(scaler.spread)
-        self.power = 1.0 if scaler.is_constant else most_likely_power(self._standardise(y), weights)
+        self.power = 1.0 if scaler.is_constant else most_likely_power(self._standardize(y), weights)
         return self
 
     @np.errstate(over="ignore")
     def forward(self, y: Any) -> Floats:
-        return yeo_johnson(self._standardise(y), self.power)
+        return yeo_johnson(self._standardize(y), self.power)
 
     @np.errstate(over="ignore")
     def inverse(self, t: Any) -> Floats:
@@ -117,10 +162,10 @@ class YeoJohnson(TargetTransform):
 
     def log_slope(self, y: Any) -> Floats:
         log_scale = log(self.spread) + log(self.magnitude)
-        return (self.power - 1) * signed_log1p(self._standardise(y)) - log_scale
+        return (self.power - 1) * signed_log1p(self._standardize(y)) - log_scale
 
     @np.errstate(over="ignore")
-    def _standardise(self, y: Any) -> Floats:
+    def _standardize(self, y: Any) -> Floats:
         x = (np.asarray(y, dtype=np.float64) / self.magnitude - self.center) / self.spread
         return np.clip(x, -LARGEST, LARGEST)
 
@@ -218,7 +263,7 @@ def evenly_spaced(scores: Floats) -> NDArray[np.intp]:
 
 
 def merge_near(knots: Floats, scores: Floats, mass: Floats) -> tuple[Floats, Floats]:
-    """Neighbours too near in y or t become one knot at their weighted mean, so that slopes stay bounded."""
+    """Neighbors too near in y or t become one knot at their weighted mean, so that slopes stay bounded."""
     if len(knots) == 1:
         return knots, scores
     typical = np.median(np.diff(knots) / np.maximum(np.diff(scores), SMALLEST_STEP))  # of y per unit of t

@@ -1,6 +1,6 @@
 """Model files that somebody made on purpose: a name for each, and how its bytes come from the parts of a true file.
 
-Where the attack lies deeper than the checksums, they are right (`tests.model_files.forge`).
+Where the attack lies deeper than the checksums, they are right (`tests.model_files.samples.forge`).
 """
 
 import io
@@ -18,7 +18,7 @@ import joblib
 import numpy as np
 import torch
 
-from hetcal.model_file import CENTRAL, LOCAL, MANIFEST, MODEL, SUMMARY, WEIGHTS
+from hetcal.model_files.archive import CENTRAL, LOCAL, MANIFEST, MODEL, SUMMARY, WEIGHTS
 from tests.contracts.crafted_documents import (
     CHANGES,
     CLASS_CHANGES,
@@ -28,7 +28,7 @@ from tests.contracts.crafted_documents import (
     changed,
     changed_summary,
 )
-from tests.model_files import Craft, Parts, dumps, forge, manifest_of, tensors
+from tests.model_files.samples import Craft, Parts, dumps, forge, manifest_of, tensors
 
 
 class Payload:

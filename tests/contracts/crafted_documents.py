@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from hetcal.model_file import MODEL, SUMMARY, WEIGHTS
-from tests.model_files import Craft, Parts, dumps, forge, manifest_of
+from hetcal.model_files.archive import MODEL, SUMMARY, WEIGHTS
+from tests.model_files.samples import Craft, Parts, dumps, forge, manifest_of
 
 # --- Documents of a regressor: key and value, all else right ---------------------------------------------------------
 QUANTILE = {"name": "quantile", "knots": [0.0, 1.0], "scores": [0.0, 1.0], "slopes": [1.0, 1.0, 1.0]}

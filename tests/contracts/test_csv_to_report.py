@@ -20,7 +20,7 @@ def run(tmp_path):
     """`hetcal ...` in a process and a folder of its own; fails the test unless it ends with `code`."""
 
     def call(*arguments, code=0, text=None):
-        command = [sys.executable, "-m", "hetcal.cli", *map(str, arguments)]
+        command = [sys.executable, "-m", "hetcal.cli.app", *map(str, arguments)]
         ended = subprocess.run(command, cwd=tmp_path, input=text, capture_output=True, text=True, timeout=300)
         assert ended.returncode == code, ended.stderr
         assert "Traceback" not in ended.stderr

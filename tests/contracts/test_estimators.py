@@ -16,7 +16,7 @@ from hetcal import testing
 from hetcal.estimators import ESTIMATORS, predict
 from hetcal.estimators.passes import SampledPasses
 from hetcal.networks import MLP
-from hetcal.objectives import gaussian_nll, nll
+from hetcal.objectives import gaussian_nll, nll_loss
 from hetcal.training import train
 
 D = 4
@@ -38,7 +38,7 @@ def rows(n, seed=0):
 
 
 class Residual(nn.Module):
-    """A user's network: a skip connection, batch normalisation and dropout."""
+    """A user's network: a skip connection, batch normalization and dropout."""
 
     def __init__(self, n_outputs):
         super().__init__()
@@ -56,7 +56,7 @@ class Residual(nn.Module):
 @pytest.mark.parametrize("check", testing.CHECKS, ids=lambda check: check.__name__)
 def test_what_users_estimators_must_keep(name, check):
     """The checks of `hetcal.testing.check_estimator`, one by one."""
-    check(testing.Trial(ESTIMATORS[name], D, nll))
+    check(testing.Trial(ESTIMATORS[name], D, nll_loss))
 
 
 def test_another_seed_another_model(name):
@@ -82,7 +82,7 @@ def test_global_state_is_untouched(name):
 
 
 @pytest.mark.parametrize("n_targets", [1, 3])
-def test_rows_do_not_depend_on_their_neighbours(name, n_targets):
+def test_rows_do_not_depend_on_their_neighbors(name, n_targets):
     """Subsets, permutations and other numbers of rows give the same bits for a row."""
     network = MLP(D, n_targets * ESTIMATORS[name].n_outputs, dropout=0.2, depth=5 if n_targets == 1 else 2)
     few = {"prediction_samples": 20} if issubclass(ESTIMATORS[name], SampledPasses) else {}
@@ -95,7 +95,7 @@ def test_rows_do_not_depend_on_their_neighbours(name, n_targets):
         assert torch.equal(part.std, whole.std[index])
 
 
-def test_rows_hardly_depend_on_their_neighbours_at_odd_widths(name):
+def test_rows_hardly_depend_on_their_neighbors_at_odd_widths(name):
     """A width that is no multiple of 4: MKL's narrow products then depend on the place of a row, in the last bit."""
     network = MLP(D, ESTIMATORS[name].n_outputs, dropout=0.2, width=30, depth=2)
     estimator = make(name, network=network)
@@ -124,7 +124,7 @@ def test_prediction_is_the_estimator_in_evaluation_mode(name):
 
 
 def test_users_network(name):
-    """A network with skips and batch normalisation trains; its statistics move then, and rest while predicting."""
+    """A network with skips and batch normalization trains; its statistics move then, and rest while predicting."""
     estimator = make(name, network=Residual(ESTIMATORS[name].n_outputs))
     x, y = rows(200)
     train(estimator, gaussian_nll, x + 1, y, max_epochs=5)
@@ -208,7 +208,7 @@ def test_pickle_and_copy(name):
     predict(estimator, x)
     untrained = pickle.loads(pickle.dumps(estimator))
     for other in (estimator, untrained):
-        train(other, nll, x, y, max_epochs=2)
+        train(other, nll_loss, x, y, max_epochs=2)
     expected = predict(estimator, x)
     for twin in (untrained, pickle.loads(pickle.dumps(estimator)), copy.deepcopy(estimator)):
         assert torch.equal(predict(twin, x).mean, expected.mean)

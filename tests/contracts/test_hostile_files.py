@@ -151,7 +151,7 @@ def test_unusable_tables_are_refused_in_one_line(case, fit, tmp_path):
 
 
 OPTIONS = {
-    "an unknown method": (["--method", "dropout_hc"], ["did you mean 'dropout-hc'?"]),
+    "an unknown method": (["--method", "dropout_hc"], ["did you mean 'dropout_hc'?"]),
     "an unknown setting": (["--set", "learning_rat=1"], ["did you mean 'learning_rate'?"]),
     "a setting without value": (["--set", "width"], ["name=value"]),
     "a setting out of range": (["--set", "width=0"], ["width must be at least 1"]),
@@ -171,7 +171,7 @@ OPTIONS = {
     "a report in no folder": (["--report", "none/r.html"], ["none"]),
     "a network beyond all memory": (["--set", "width=100000000000"], ["hetcal: "]),
     "a number of 24 digits": (["--set", "max_epochs=" + "9" * 24], ["hetcal: "]),
-    "a million members": (["--method", "ensemble-hc", "--set", "members=1000000"], ["members must be"]),
+    "a million members": (["--method", "ensemble_hc", "--set", "members=1000000"], ["members must be"]),
     "a setting of another method": (["--method", "auto", "--set", "members=4"], ["name the methods that have it"]),
     "the model over the table": (["--out", "train.csv", "--force"], ["--out must end in .hetcal"]),
     "the report over the table": (["--report", "train.csv", "--force"], ["--report must end in .html"]),
@@ -260,7 +260,7 @@ def test_other_wrong_words_of_predict(hetcal, model, tmp_path):
     check_refused(hetcal("evaluate", model, "train.csv", "--mean", "m"), "for a table of predictions")
     check_refused(hetcal(*predict, "--out", "train.csv", "--force"), "train.csv is named twice")
     check_refused(
-        hetcal("compare", "train.csv", "--target", "y", "--methods", "dropout_hc"), "did you mean 'dropout-hc'?"
+        hetcal("compare", "train.csv", "--target", "y", "--methods", "dropout_hc"), "did you mean 'dropout_hc'?"
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.hetcal", "train.csv"]
 
@@ -282,7 +282,7 @@ def test_anyones_predictions_must_make_sense(hetcal, tmp_path):
 def test_a_full_disk_is_one_line(model, tmp_path):
     """Standard output that cannot be written; files on a full disk are tested with the writer."""
     with open("/dev/full", "wb") as full:
-        command = [sys.executable, "-m", "hetcal.cli", "predict", model, "train.csv", "--out", "-"]
+        command = [sys.executable, "-m", "hetcal.cli.app", "predict", model, "train.csv", "--out", "-"]
         ended = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
     assert ended.returncode == 2
     assert "No space left on device" in ended.stderr

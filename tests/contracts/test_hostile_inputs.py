@@ -16,8 +16,8 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 
 from hetcal import HCRegressor
-from hetcal._checks import DegenerateDataWarning
 from hetcal.estimators import ESTIMATORS, VarianceHead
+from hetcal.exceptions import DegenerateDataWarning
 from hetcal.families import StudentT
 from hetcal.networks import MLP
 
@@ -301,7 +301,7 @@ def test_a_refused_refit_leaves_the_model_whole():
 
 
 def test_labels_that_read_as_numbers_are_labels_where_fit_saw_text():
-    """A row's meaning does not depend on its neighbours: "10" alone is the label it was among "S" and "M"."""
+    """A row's meaning does not depend on its neighbors: "10" alone is the label it was among "S" and "M"."""
     table = pd.DataFrame({"size": ["S", "M", "10", "nan"] * (N // 4)})
     model = HCRegressor("variance_head", width=8, depth=1, max_epochs=3, random_state=0).fit(table, Y)
     whole = model.predict(table)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hetcal import model_file
+from hetcal.model_files import archive
 from tests.processes import needs_proc
 
 FITS, PREDICTIONS = 50, 20
@@ -38,7 +38,7 @@ def run_and_kill(hetcal_main, arguments, seconds):
 
 
 def main(arguments):
-    from hetcal.cli import app
+    from hetcal.cli.app import app
 
     app([str(word) for word in arguments], standalone_mode=False)
 
@@ -68,7 +68,7 @@ def test_kills_leave_the_old_file_whole(hetcal, tmp_path):
             delay *= 1.25 if was_killed else 0.8
             killed += was_killed
             replaced += (tmp_path / "model.hetcal").read_bytes() != before
-            model_file.read(tmp_path / "model.hetcal")  # whole, or it would be refused
+            archive.read(tmp_path / "model.hetcal")  # whole, or it would be refused
             assert (tmp_path / "predictions.csv").read_bytes() == whole  # the same model each time
         assert 0 < killed < kills
         if command is fit:

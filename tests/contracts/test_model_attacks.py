@@ -15,9 +15,10 @@ import pytest
 import torch
 
 from hetcal import HCClassifier, load
-from hetcal.model_file import MEMBERS, ModelFileError, frame
+from hetcal.exceptions import ModelFileError
+from hetcal.model_files.archive import MEMBERS, frame
 from tests.contracts.crafted import cases, craft, payloads
-from tests.model_files import Parts, fit_small, forge
+from tests.model_files.samples import Parts, fit_small, forge
 
 SECONDS = 20  # for one file, against hanging; nothing is measured by it
 MEGABYTES = 300  # that all crafted files together may take at their peak; some of them claim terabytes
@@ -152,7 +153,7 @@ MEMORY_CODE = """
 import resource, sys
 from pathlib import Path
 from hetcal import load
-from hetcal.model_file import ModelFileError
+from hetcal.exceptions import ModelFileError
 
 load(sys.argv[1])  # all imports are done now
 before = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -201,7 +202,7 @@ def test_what_is_no_file(tmp_path):
 KILL_CODE = """
 import os, random, signal, sys, time
 from pathlib import Path
-from hetcal.model_file import read, write
+from hetcal.model_files.archive import read, write
 
 path, kills = Path(sys.argv[1]), int(sys.argv[2])
 models = [read(file) for file in sys.argv[3:]]

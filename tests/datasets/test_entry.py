@@ -16,9 +16,9 @@ UCI = "https://archive.ics.uci.edu/"
 
 @pytest.mark.parametrize("name", available())
 def test_entry_is_complete(name):
-    """Licence, citation, checksum and addresses are there, and every named column exists where the entry lists them."""
+    """License, citation, checksum and addresses are there, and every named column exists where the entry lists them."""
     found = read_entry(name)
-    assert all(text.strip() for text in (found.title, found.licence, found.citation, found.target))
+    assert all(text.strip() for text in (found.title, found.license, found.citation, found.target))
     assert found.url.startswith(UCI)
     assert re.fullmatch("[0-9a-f]{64}", found.file.sha256)
     assert found.file.bytes > 0
@@ -62,7 +62,7 @@ def test_folder_is_the_list(tmp_path, monkeypatch):
         ("dropped =", "droped =", r"key in x.toml must be one of .*, got .*='droped'; did you mean 'dropped'\?"),
         ("separator =", "seperator =", r"key in reader in x.toml must be one of .*; did you mean 'separator'\?"),
         ("member =", "membre =", r"key in sources in file in x.toml must be one of .*; did you mean 'member'\?"),
-        ("licence =", "#", "x.toml must have the key 'licence', got .*; add it"),
+        ("license =", "#", "x.toml must have the key 'license', got .*; add it"),
         ("sha256 =", "#", "file in x.toml must have the key 'sha256'"),
         ("bytes = 911261", "bytes = '911261'", "bytes in file in x.toml must be of type int, got .*'911261'"),
         ('["subject#", "motor_UPDRS"]', '"motor_UPDRS"', "dropped in x.toml must be of type tuple, got .*; correct"),

@@ -13,7 +13,7 @@ from sklearn.model_selection import GroupShuffleSplit
 
 from hetcal.datasets import Dataset, available, load
 from hetcal.datasets.entry import read_entry
-from hetcal.preprocessing import read_table
+from hetcal.tabular.columns import read_table
 from tests.conftest import RAW
 
 # name: rows, features, mean and standard deviation (n - 1) of the target, number of groups
@@ -134,7 +134,7 @@ def test_numbers_are_read_exactly(load_raw, name):
 
 
 def test_repr_is_short_and_names_the_licence(load_raw):
-    assert re.fullmatch(r"Dataset\(name='boston', .*licence='none stated; from StatLib'.*\)", repr(load_raw("boston")))
+    assert re.fullmatch(r"Dataset\(name='boston', .*license='none stated; from StatLib'.*\)", repr(load_raw("boston")))
 
 
 def test_corrupt_file_is_never_parsed(tmp_path, monkeypatch):

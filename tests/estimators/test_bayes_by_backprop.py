@@ -12,7 +12,7 @@ from torch.distributions import Normal, kl_divergence
 from hetcal.estimators import BayesByBackprop, predict
 from hetcal.estimators.bayes_by_backprop import GaussianWeights
 from hetcal.networks import MLP
-from hetcal.objectives import nll
+from hetcal.objectives import nll_loss
 from hetcal.training import train
 
 GENERATOR = torch.Generator().manual_seed(0)
@@ -56,7 +56,7 @@ def weights_of(layer):
     ],
     ids=["linear", "no bias", "convolution"],
 )
-def test_local_reparametrisation(layer, h, call):
+def test_local_reparametrization(layer, h, call):
     """Mean and variance of 20,000 sampled outputs are those of outputs under 20,000 sampled weights.
 
     Means agree within six standard errors, variances within 10 %, which is seven standard errors.
@@ -157,7 +157,7 @@ def test_the_prior_wins_without_data_to_speak_of():
     """A heavy divergence pulls the weights' spread to the prior's: from a tenth of it to more than half."""
     estimator = BayesByBackprop(mlp(), kl_weight=100.0)
     x = torch.randn(64, 3, generator=torch.Generator().manual_seed(0))
-    train(estimator, nll, x, x[:, 0], max_epochs=200, learning_rate=0.05, validation_fraction=0, weight_decay=0)
+    train(estimator, nll_loss, x, x[:, 0], max_epochs=200, learning_rate=0.05, validation_fraction=0, weight_decay=0)
     ratios = torch.cat(
         [F.softplus(raw).flatten() for layer in estimator.random_layers for raw in layer.raw_std.values()]
     )

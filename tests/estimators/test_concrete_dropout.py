@@ -1,4 +1,4 @@
-"""Concrete dropout: relaxed masks, rates that are learnt, and the divergence that keeps them in bounds."""
+"""Concrete dropout: relaxed masks, rates that are learned, and the divergence that keeps them in bounds."""
 
 import numpy as np
 import pytest
@@ -8,11 +8,11 @@ from scipy.integrate import quad
 from scipy.special import expit, logit
 from torch import nn
 
-from hetcal._checks import DropoutInsertedWarning
 from hetcal.estimators import ConcreteDropout, predict
 from hetcal.estimators.concrete_dropout import ConcreteMasks
+from hetcal.exceptions import DropoutInsertedWarning
 from hetcal.networks import MLP
-from hetcal.objectives import nll
+from hetcal.objectives import nll_loss
 from hetcal.training import train
 
 X = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
@@ -102,13 +102,13 @@ def test_rates_follow_the_noise():
     rates = []
     for y in (noise, line):
         estimator = ConcreteDropout(mlp(dropout=0.2, width=32, depth=1))
-        train(estimator, nll, x, y, max_epochs=300, learning_rate=0.02, validation_fraction=0, batch_size=300)
+        train(estimator, nll_loss, x, y, max_epochs=300, learning_rate=0.02, validation_fraction=0, batch_size=300)
         rates.append(estimator.rates[0])
     assert rates[0] > 0.22
     assert rates[1] < 0.16
 
 
-def test_prediction_is_a_function_and_follows_the_learnt_rate():
+def test_prediction_is_a_function_and_follows_the_learned_rate():
     """The uniform numbers are frozen, the rate is not: a larger rate drops what was dropped, and more."""
     estimator = ConcreteDropout(mlp()).eval()
     assert torch.equal(estimator(X).mean, estimator(X).mean)
@@ -116,7 +116,7 @@ def test_prediction_is_a_function_and_follows_the_learnt_rate():
 
     def dropped():
         layer.window = slice(0, 100)
-        return layer.pass_masks(torch.zeros(1, 8)) * (1 - layer.learnt_rate) < 0.5
+        return layer.pass_masks(torch.zeros(1, 8)) * (1 - layer.learned_rate) < 0.5
 
     before, share_before = dropped(), dropped().double().mean()
     std = predict(estimator, X).std.mean()

@@ -14,7 +14,7 @@ from hetcal.estimators import Ensemble, EnsembleSpread, VarianceHead, predict
 from hetcal.estimators.ensemble import stored
 from hetcal.families import Laplace
 from hetcal.networks import MLP
-from hetcal.objectives import nll
+from hetcal.objectives import nll_loss
 from hetcal.training import train
 
 X = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
@@ -51,7 +51,7 @@ def set_equal(ensemble):
 
 
 class Images(nn.Module):
-    """A user's network: convolution, batch normalisation, dropout of whole channels, parameters of its own."""
+    """A user's network: convolution, batch normalization, dropout of whole channels, parameters of its own."""
 
     def __init__(self, n_outputs):
         super().__init__()
@@ -95,7 +95,7 @@ def test_ensemble_of_one_is_its_only_member():
     assert_allclose(got.mean, expected.mean, atol=1e-6)
     assert_allclose(got.std, expected.std, rtol=1e-6)
     assert_allclose(got.epistemic_std, np.zeros(20))
-    assert_allclose(one.own_loss(one(X), Y, 20).detach(), nll(expected, Y), rtol=1e-5)
+    assert_allclose(one.own_loss(one(X), Y, 20).detach(), nll_loss(expected, Y), rtol=1e-5)
     one.at_rows(torch.arange(20), 20)
     assert one._batch_weights is None
 
@@ -145,10 +145,10 @@ def test_number_of_parameters(kind):
 
 @both
 def test_users_network(kind):
-    """Batch normalisation keeps statistics for each member, Dropout2d drops whole channels of each member."""
+    """Batch normalization keeps statistics for each member, Dropout2d drops whole channels of each member."""
     images = torch.randn(40, 1, 6, 6, generator=torch.Generator().manual_seed(0))
     ensemble = kind(Images(kind.n_outputs), members=4)
-    train(ensemble, nll, images, images.mean(dim=(1, 2, 3)), max_epochs=3)
+    train(ensemble, nll_loss, images, images.mean(dim=(1, 2, 3)), max_epochs=3)
     running_mean = dict(ensemble.stacked_buffers.named_buffers())["norm/running_mean"]
     assert running_mean.shape == (4, 4)
     assert running_mean.unique(dim=0).shape == (4, 4)
@@ -172,7 +172,7 @@ def test_layers_that_torch_cannot_batch(kind):
     network = Recurrent(kind.n_outputs)
     plain = copy.deepcopy(network).eval()
     ensemble = kind(network, members=4)
-    train(ensemble, nll, X, Y, max_epochs=2)
+    train(ensemble, nll_loss, X, Y, max_epochs=2)
     running_mean = dict(ensemble.stacked_buffers.named_buffers())["norm/running_mean"]
     assert running_mean.unique(dim=0).shape == (4, 8)
     expected = [functional_call(plain, state_of(ensemble, member), (X,)) for member in range(4)]
@@ -256,7 +256,7 @@ def test_bootstrap_changes_the_training():
     stds = []
     for bootstrap in (False, True):
         ensemble = Ensemble(mlp(), members=4, bootstrap=bootstrap)
-        train(ensemble, nll, X, Y, max_epochs=3)
+        train(ensemble, nll_loss, X, Y, max_epochs=3)
         stds.append(predict(ensemble, X).std)
     assert not torch.equal(*stds)
 
@@ -283,7 +283,7 @@ def as_tensor(values):
 
 def trained(data):
     ensemble = Ensemble(MLP(2, 2, width=32, depth=2, generator=torch.Generator().manual_seed(0)), members=6)
-    train(ensemble, nll, as_tensor(data.X), as_tensor(data.y), max_epochs=60, learning_rate=5e-3)
+    train(ensemble, nll_loss, as_tensor(data.X), as_tensor(data.y), max_epochs=60, learning_rate=5e-3)
     return ensemble
 
 

@@ -7,9 +7,9 @@ import torch
 from numpy.testing import assert_allclose
 from torch import nn
 
-from hetcal._checks import DropoutInsertedWarning
 from hetcal.estimators import MCDropout, predict
 from hetcal.estimators.mc_dropout import ReLUThenMask, SampledDropout
+from hetcal.exceptions import DropoutInsertedWarning
 from hetcal.networks import MLP
 
 X = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))

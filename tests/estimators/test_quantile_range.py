@@ -49,7 +49,7 @@ def test_consistent_reading_is_right_for_a_gaussian():
 
 @pytest.mark.parametrize("q", [0.1, 0.5, 0.9])
 def test_pinball(q):
-    """Eq. 4 equals scikit-learn's, and its minimiser is the quantile."""
+    """Eq. 4 equals scikit-learn's, and its minimizer is the quantile."""
     y = torch.randn(400, generator=torch.Generator().manual_seed(1))
     quantile = torch.linspace(-1, 1, 400)
     assert_allclose(pinball(quantile, y, q).mean(), mean_pinball_loss(y, quantile, alpha=q), rtol=1e-5)

@@ -24,7 +24,7 @@ THINNED = {
     "almost everything dropped": MLP(4, width=8, depth=2, dropout=0.95),
 }
 GENERAL = {
-    "normalisation": chain(nn.Linear(16, 16), nn.LayerNorm(16), nn.Dropout(0.3)),
+    "normalization": chain(nn.Linear(16, 16), nn.LayerNorm(16), nn.Dropout(0.3)),
     "dropout before the activation": chain(nn.Linear(16, 16), nn.Dropout(0.3), nn.Sigmoid()),
     "dropout at the end": nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 1), nn.Dropout(0.3)),
     "nested": nn.Sequential(nn.Linear(4, 16), nn.Sequential(nn.Dropout(0.3), nn.Linear(16, 1))),

@@ -54,7 +54,7 @@ def test_random_is_log_normal_and_tells_nothing():
 
 
 def test_random_belongs_to_the_row():
-    """Another order, other neighbours and other targets change nothing."""
+    """Another order, other neighbors and other targets change nothing."""
     estimator = RandomSigma(mlp())
     std = predict(estimator, X).std
     assert torch.equal(predict(estimator, X.flip(0)).std.flip(0), std)

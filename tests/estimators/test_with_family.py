@@ -1,4 +1,4 @@
-"""Another likelihood for any estimator: mean and std stay, degrees of freedom are learnt."""
+"""Another likelihood for any estimator: mean and std stay, degrees of freedom are learned."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from hetcal.estimators import Ensemble, MCDropout, QuantileRange, VarianceHead, 
 from hetcal.estimators.with_family import LEAST_DF
 from hetcal.families import GAUSSIAN, Laplace, StudentT
 from hetcal.networks import MLP
-from hetcal.objectives import nll
+from hetcal.objectives import nll_loss
 from hetcal.prediction import Prediction
 from hetcal.training import train
 
@@ -76,7 +76,7 @@ def test_estimators_without_a_base_class():
             return torch.zeros(())
 
     estimator = WithFamily(Homegrown(mlp(1)), "student_t")
-    train(estimator, nll, X, X[:, 0], max_epochs=2)
+    train(estimator, nll_loss, X, X[:, 0], max_epochs=2)
     assert isinstance(predict(estimator, X).family, StudentT)
 
 
@@ -96,11 +96,11 @@ def test_a_variance_always_exists():
     with torch.no_grad():
         estimator.raw_df.fill_(-1e4)
     assert_allclose(estimator(X).family.numpy().df, LEAST_DF, rtol=1e-6)
-    assert torch.isfinite(nll(estimator(X), X[:, 0])).all()
+    assert torch.isfinite(nll_loss(estimator(X), X[:, 0])).all()
 
 
 @pytest.mark.parametrize(("truth", "low", "high"), [(4.0, 3.0, 5.5), (1000.0, 12.0, 1e6)])
-def test_degrees_of_freedom_are_learnt(truth, low, high):
+def test_degrees_of_freedom_are_learned(truth, low, high):
     """4000 rows of noise with 4 degrees of freedom, or of nearly Gaussian noise; they start at 6.
 
     Maximum likelihood alone has a standard error near 0.3 at 4.
@@ -111,7 +111,7 @@ def test_degrees_of_freedom_are_learnt(truth, low, high):
     nn.init.zeros_(linear.bias)
     estimator = WithFamily(VarianceHead(linear), "student_t")
     settings = {"max_epochs": 60, "learning_rate": 0.05, "batch_size": 500, "validation_fraction": 0}
-    train(estimator, nll, torch.zeros(4000, 1), torch.from_numpy(noise).float(), **settings)
+    train(estimator, nll_loss, torch.zeros(4000, 1), torch.from_numpy(noise).float(), **settings)
     prediction = predict(estimator, torch.zeros(1, 1))
     assert low < prediction.family.numpy().df < high
     assert_allclose(prediction.std, [1.0], rtol=0.15)

@@ -30,7 +30,7 @@ def make_features(rows=ROWS, seed=1):
         {
             "alcohol": rng.normal(10, 1, rows),
             "grade": rng.integers(1, 4, rows),
-            "colour": rng.choice(["red", "white"], rows),
+            "color": rng.choice(["red", "white"], rows),
             "organic": rng.random(rows) < 0.5,
             "harvest": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, rows), "D"),
         }
@@ -55,7 +55,7 @@ def figure(mean, standard_error=0.1):
 
 
 def make_method(name, title, crps, ce, coverage=0.9, **others):
-    metrics = {"crps": crps, "ce": ce, "rmse": 1.0, "nll": 2.0, "coverage_90": coverage, "width_90": 3.0}
+    metrics = {"crps": crps, "ce": ce, "rmse": 1.0, "nll": 2.0, "coverage_90": coverage, "interval_width_90": 3.0}
     metrics |= {"interval_score_90": 4.0, "seconds": 5.0, **others}
     return {
         "name": name,
@@ -77,10 +77,10 @@ def make_comparison():
         "groups": None,
         "ce_noise_floor": 0.12,
         "methods": [
-            make_method("mc-dropout", "MC Dropout", crps=1.5, ce=1.4, coverage=0.5),
-            make_method("dropout-hc", "Dropout-HC", crps=1.0, ce=0.11, coverage=0.89),
+            make_method("mc_dropout", "MC Dropout", crps=1.5, ce=1.4, coverage=0.5),
+            make_method("dropout_hc", "Dropout-HC", crps=1.0, ce=0.11, coverage=0.89),
             make_method("hnn", "HNN", crps=1.04, ce=0.08, coverage=0.93),
             {**failed, "metrics": {}, "curve": None},
         ],
-        "recommendation": {"method": "dropout-hc", "text": "Dropout-HC has the lowest CRPS."},
+        "recommendation": {"method": "dropout_hc", "text": "Dropout-HC has the lowest CRPS."},
     }

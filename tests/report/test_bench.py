@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from hetcal.benchmark.results import read_results, summarize
-from hetcal.benchmark.table import tabulate
 from hetcal.report import describe_bench, render
-from tests.studies import TINY, cell_files, make_results
+from hetcal.studies.results import read_results, summarize
+from hetcal.studies.table import tabulate
+from tests.studies.samples import TINY, cell_files, make_results
 
 TEXT = (
     TINY

@@ -20,12 +20,12 @@ pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium or c
 
 # Text of every kind on the page; all of it must be legible.
 TEXTS = ".eyebrow, h1, h2, h3, p, dt, dd, th, td, li, pre, summary, footer, svg text"
-# Colours of an element and of what lies behind it.
+# Colors of an element and of what lies behind it.
 COLOURS = """
 const behind = element => {
   for (let e = element; e; e = e.parentElement) {
-    const colour = getComputedStyle(e).backgroundColor;
-    if (colour !== 'rgba(0, 0, 0, 0)') return colour;
+    const color = getComputedStyle(e).backgroundColor;
+    if (color !== 'rgba(0, 0, 0, 0)') return color;
   }
   return getComputedStyle(document.body).backgroundColor;
 };
@@ -98,10 +98,10 @@ def text_of(browser, selector):
 
 
 def contrast(first, second):
-    """Contrast ratio of two colours, after WCAG 2.1."""
+    """Contrast ratio of two colors, after WCAG 2.1."""
 
-    def luminance(colour):
-        channels = [float(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+    def luminance(color):
+        channels = [float(part) / 255 for part in color[color.index("(") + 1 : -1].split(",")[:3]]
         linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
@@ -141,9 +141,9 @@ def test_verdict_is_there(browser, pages):
 def test_legible(browser, name, scheme):
     """Text of every kind has a contrast of at least 4.5, and dark is dark."""
     show(browser, name, scheme=scheme)
-    colours = browser.execute_script(COLOURS, TEXTS)
-    assert len(colours) > 50
-    faint = {(what, front, back) for what, front, back in colours if contrast(front, back) < 4.5}
+    colors = browser.execute_script(COLOURS, TEXTS)
+    assert len(colors) > 50
+    faint = {(what, front, back) for what, front, back in colors if contrast(front, back) < 4.5}
     assert faint == set()
     ground = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
     assert (contrast(ground, "rgb(0, 0, 0)") < 2) == (scheme == "dark")
@@ -175,7 +175,7 @@ def test_fits_the_screen(browser, name, width):
 def test_hostile_names_are_text(browser, pages):
     """A column called <script> is read as such, and nothing of it became an element."""
     show(browser, "hostile")
-    shown = text_of(browser, "section[aria-labelledby=places] tbody")
+    shown = text_of(browser, "section[aria-labeledby=places] tbody")
     worst = pages["hostile"]["places"]["worst"]
     assert {HOSTILE[0], HOSTILE[1]} & {place["name"] for place in worst}
     assert all(place["name"] in shown and place["where"] in shown for place in worst)

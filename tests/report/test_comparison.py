@@ -35,7 +35,7 @@ def test_figures_are_those_given():
     assert block["methods"][1]["curve"] == comparison["methods"][1]["curve"]
     assert block["methods"][3]["failed"] == "the loss was not finite in fold 2"
     assert content["recommendation"] == {
-        "method": "dropout-hc",
+        "method": "dropout_hc",
         "title": "Dropout-HC",
         "status": "good",
         "label": "Recommended: Dropout-HC",
@@ -58,9 +58,9 @@ def test_band_is_that_of_all_rows():
 def test_best_and_ties():
     """The smallest mean is best, what is within its standard error is as good; for coverage the nearest to 90 %."""
     content = describe_some(make_comparison())
-    assert marks(content, "crps") == {"mc-dropout": None, "dropout-hc": "best", "hnn": "tie"}
-    assert marks(content, "coverage_90") == {"mc-dropout": None, "dropout-hc": "best", "hnn": "tie"}
-    assert set(marks(content, "width_90").values()) == {None}  # narrow alone is no merit
+    assert marks(content, "crps") == {"mc_dropout": None, "dropout_hc": "best", "hnn": "tie"}
+    assert marks(content, "coverage_90") == {"mc_dropout": None, "dropout_hc": "best", "hnn": "tie"}
+    assert set(marks(content, "interval_width_90").values()) == {None}  # narrow alone is no merit
     assert set(marks(content, "seconds").values()) == {None}
 
 
@@ -68,13 +68,13 @@ def test_below_the_noise_floor_nothing_is_better():
     comparison = make_comparison()
     for method in comparison["methods"][:3]:
         method["metrics"]["ce"]["standard_error"] = 1e-6
-    assert marks(describe_some(comparison), "ce") == {"mc-dropout": None, "dropout-hc": "tie", "hnn": "best"}
+    assert marks(describe_some(comparison), "ce") == {"mc_dropout": None, "dropout_hc": "tie", "hnn": "best"}
 
 
 def test_nothing_is_best_alone():
     comparison = make_comparison()
     comparison["methods"] = comparison["methods"][:1]
-    assert marks(describe_some(comparison), "crps") == {"mc-dropout": None}
+    assert marks(describe_some(comparison), "crps") == {"mc_dropout": None}
 
 
 def test_not_finite_and_missing_figures():
@@ -87,7 +87,7 @@ def test_not_finite_and_missing_figures():
     content = describe_some(comparison)
     methods = content["blocks"][0]["methods"]
     assert methods[0]["metrics"]["nll"] == {"mean": None, "standard_error": None, "mark": None}
-    assert marks(content, "crps")["dropout-hc"] == "best"
+    assert marks(content, "crps")["dropout_hc"] == "best"
     assert "rmse" not in methods[2]["metrics"]
     assert "not finite" in render(content)
 

@@ -1,6 +1,6 @@
 """What is known about a data set: one TOML file in the folder `catalog`, and the folder is the list.
 
-A misspelt key or a value of the wrong type is an error, so that no line of an entry is silently without effect.
+A misspelled key or a value of the wrong type is an error, so that no line of an entry is silently without effect.
 """
 
 import tomllib
@@ -41,7 +41,7 @@ class Entry:
 
     title: str
     url: str
-    licence: str
+    license: str
     citation: str
     target: str
     reader: Reader

@@ -32,7 +32,7 @@ class Dataset:
     feature_names: tuple[str, ...] = field(repr=False)
     target_name: str
     groups: NDArray[np.int64] | None = field(repr=False)
-    licence: str
+    license: str
     citation: str
     url: str
 
@@ -67,7 +67,7 @@ def load(name: str) -> Dataset:
         feature_names=tuple(features.columns),
         target_name=entry.target,
         groups=_groups(pandas, entry, table, features),
-        licence=entry.licence,
+        license=entry.license,
         citation=entry.citation,
         url=entry.url,
     )

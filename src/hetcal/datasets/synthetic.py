@@ -6,11 +6,8 @@ Noise is normal, heavy-tailed or skewed, always with the stated standard deviati
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hetcal._checks import check_number, must
-
-Floats = NDArray[np.float64]
+from hetcal._checks import Floats, check_number, must
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from hetcal._checks import check_number, must
 from hetcal.networks import CHANNEL_DROPOUT, DROPOUT_LAYERS, PrivateDropout, replace_layers_
 from hetcal.prediction import Prediction, join
 
-# Float32 products differ in the last bits with the number of rows, so a row's result would depend on its neighbours.
+# Float32 products differ in the last bits with the number of rows, so a row's result would depend on its neighbors.
 # Blocks are therefore filled up to a multiple of ROW_MULTIPLE, so that no product has a ragged edge; one row stays
 # cheap, and the activations of BLOCK_ROWS rows of width 128 stay in the cache of one core. What remains: if the last
 # hidden layer's width is no multiple of 4, MKL's narrow product behind it depends, in the last bit, on a row's place.
@@ -91,7 +91,7 @@ def check_outputs(outputs: Tensor, n: int, n_outputs: int, n_targets: int = 1) -
 def predict(estimator: Any, x: Tensor) -> Prediction:
     """The prediction of all rows in evaluation mode, block by block.
 
-    A row's result depends neither on its neighbours nor on their number, and memory beyond input and output does
+    A row's result depends neither on its neighbors nor on their number, and memory beyond input and output does
     not grow with the number of rows.
 
     >>> from hetcal.estimators import VarianceHead

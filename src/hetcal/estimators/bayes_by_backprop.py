@@ -1,4 +1,4 @@
-"""Sigma from Gaussian weights: Bayes by backprop (Blundell et al., 2015) with local reparametrisation (Kingma et al.,
+"""Sigma from Gaussian weights: Bayes by backprop (Blundell et al., 2015) with local reparametrization (Kingma et al.,
 2015), which samples a layer's outputs instead of its weights.
 """
 
@@ -16,7 +16,7 @@ from hetcal.prediction import Prediction
 
 
 class BayesByBackprop(SampledPasses):
-    r"""Spread over passes through a network whose weights are Gaussian, :math:`w \sim N(m, s^2)`, with m and s learnt.
+    r"""Spread over passes through a network whose weights are Gaussian, :math:`w \sim N(m, s^2)`, with m and s learned.
 
     A linear layer's outputs are then Gaussian too, given its inputs h, and are sampled themselves:
 

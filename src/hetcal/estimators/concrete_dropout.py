@@ -1,4 +1,4 @@
-"""Sigma from dropout whose rates are learnt, one per layer: concrete dropout (Gal, Hron and Kendall, 2017)."""
+"""Sigma from dropout whose rates are learned, one per layer: concrete dropout (Gal, Hron and Kendall, 2017)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ TINY = 1e-6
 
 
 class ConcreteDropout(MCDropout):
-    r"""MC dropout with a learnt rate p per dropout layer, through a continuous relaxation of its masks.
+    r"""MC dropout with a learned rate p per dropout layer, through a continuous relaxation of its masks.
 
     .. math:: m = 1 - \mathrm{sigmoid}\left(\frac1t \left(\log\frac{p}{1-p} + \log\frac{u}{1-u}\right)\right),
               \qquad u \sim U(0, 1)
@@ -73,8 +73,8 @@ class ConcreteDropout(MCDropout):
 
     @property
     def rates(self) -> list[float]:
-        """The rates as learnt so far, from the first dropout layer to the last."""
-        return [round(float(layer.learnt_rate.detach()), 4) for layer in self.concrete_layers]
+        """The rates as learned so far, from the first dropout layer to the last."""
+        return [round(float(layer.learned_rate.detach()), 4) for layer in self.concrete_layers]
 
     @property
     def concrete_layers(self) -> "list[ConcreteMasks]":
@@ -89,7 +89,7 @@ class ConcreteDropout(MCDropout):
         divergence = y.new_zeros((), dtype=prediction.mean.dtype)
         for place, dropout in enumerate(layers):
             if isinstance(dropout, ConcreteMasks):
-                p = dropout.learnt_rate
+                p = dropout.learned_rate
                 weights = next((layer.weight for layer in layers[place:] if isinstance(layer, WEIGHT_LAYERS)), None)
                 if weights is not None:
                     divergence = divergence + self.length_scale**2 * weights.square().sum() / (2 * (1 - p))
@@ -98,7 +98,7 @@ class ConcreteDropout(MCDropout):
 
 
 class ConcreteMasks(SampledDropout):
-    """Relaxed masks with a learnt rate, one per pass; differentiable in the rate."""
+    """Relaxed masks with a learned rate, one per pass; differentiable in the rate."""
 
     def __init__(
         self, rate: float, temperature: float, *, channels: bool = False, generator: torch.Generator | None = None
@@ -110,7 +110,7 @@ class ConcreteMasks(SampledDropout):
         self.units = 0  # known after the first batch
 
     @property
-    def learnt_rate(self) -> Tensor:
+    def learned_rate(self) -> Tensor:
         return self.raw_rate.sigmoid()
 
     def after_relu(self, h: Tensor) -> Tensor:
@@ -120,7 +120,7 @@ class ConcreteMasks(SampledDropout):
         self.units = self.features(h).numel()
         uniform = self.frozen(h)[self.window] if not self.training else self.draw_uniform(h, self.generator)
         noise = uniform.logit(eps=TINY)
-        return torch.sigmoid(-(self.raw_rate + noise) / self.temperature) / (1 - self.learnt_rate)
+        return torch.sigmoid(-(self.raw_rate + noise) / self.temperature) / (1 - self.learned_rate)
 
     def draw_uniform(self, h: Tensor, generator: torch.Generator | None, passes: int | None = None) -> Tensor:
         passes = self.window.stop - self.window.start if passes is None else passes

@@ -18,7 +18,7 @@ from hetcal._checks import check_number
 from hetcal.estimators.base import MOST_NETWORKS, AbstractEstimator, check_outputs, drops_channels
 from hetcal.estimators.passes import moments
 from hetcal.families import Family
-from hetcal.networks import PrivateDropout, initialise_
+from hetcal.networks import PrivateDropout, initialize_
 from hetcal.prediction import Prediction
 
 
@@ -59,7 +59,7 @@ class AbstractEnsemble(AbstractEstimator):
         networks = [self.network, *(copy.deepcopy(self.network) for _ in range(self.members - 1))]
         for member, other in enumerate(networks):
             if member:
-                initialise_(other, seed=self.seed + 7919 * member)  # a prime: seeds of neighbours do not meet
+                initialize_(other, seed=self.seed + 7919 * member)  # a prime: seeds of neighbors do not meet
             for layer in other.modules():
                 if isinstance(layer, MemberDropout):
                     layer.member.fill_(member)

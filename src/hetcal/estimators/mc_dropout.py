@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hetcal._checks import DropoutInsertedWarning, check_choice, check_number, must
+from hetcal._checks import check_choice, check_number, must
 from hetcal.estimators.base import drops_channels
 from hetcal.estimators.passes import RandomLayer, SampledPasses, moments, split_at_first_random_layer
 from hetcal.estimators.thinned import ThinnedNetworks, thin
+from hetcal.exceptions import DropoutInsertedWarning
 from hetcal.networks import DROPOUT_LAYERS, WEIGHT_LAYERS, PrivateDropout, replace_layers_
 from hetcal.prediction import Prediction
 

@@ -59,7 +59,7 @@ class SampledPasses(AbstractEstimator):
     .. math:: \mu_i = \frac1S \sum_j \hat y_i^j, \qquad
               \sigma_i^2 = \frac{1}{S-c} \sum_j (\hat y_i^j - \mu_i)^2 + \sigma_0^2
 
-    with :math:`\hat y_i^j` = `network(x)` in pass j and :math:`\sigma_0` = `std_floor` in units of the (standardised)
+    with :math:`\hat y_i^j` = `network(x)` in pass j and :math:`\sigma_0` = `std_floor` in units of the (standardized)
     target. In evaluation mode S = `prediction_samples` and c = 1, the usual unbiased variance, and the draws are always
     the same ones for a given `seed`, so prediction is a function. In training S = `samples` and c = 3, because the
     likelihood divides by the variance: with few passes 1 / variance is too large on average by (S - 1) / (S - 3), and

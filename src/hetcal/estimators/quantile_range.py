@@ -82,7 +82,7 @@ def check_quantile_pair(quantiles: ArrayLike) -> tuple[float, float]:
 
 
 def pinball(quantile: Tensor, y: Tensor, q: float) -> Tensor:
-    r"""Pinball loss, eq. 4 of the paper: its minimiser is the q-quantile of y.
+    r"""Pinball loss, eq. 4 of the paper: its minimizer is the q-quantile of y.
 
     .. math:: q (y - \hat y) \;\text{ if }\; y \ge \hat y, \qquad (1 - q)(\hat y - y) \;\text{ otherwise}
 

@@ -98,7 +98,7 @@ class SimultaneousQuantiles(AbstractEstimator):
 
     @torch.no_grad()
     def quantile(self, x: Tensor, q: ArrayLike) -> Tensor:
-        """The trained quantile function in evaluation mode, in the scale of the (standardised) target.
+        """The trained quantile function in evaluation mode, in the scale of the (standardized) target.
 
         (n, L) for L levels; (n, n_targets, L) for several targets.
         """

@@ -13,7 +13,7 @@ class VarianceHead(AbstractEstimator):
 
     .. math:: \mu = f_0(x), \qquad \sigma = \mathrm{softplus}(f_1(x)) + \sigma_0
 
-    with :math:`f` = `network(x)`, :math:`\sigma_0` = `std_floor` in units of the (standardised) target.
+    with :math:`f` = `network(x)`, :math:`\sigma_0` = `std_floor` in units of the (standardized) target.
 
     >>> import torch
     >>> VarianceHead(nn.Linear(3, 2))(torch.zeros(5, 3)).mean.shape

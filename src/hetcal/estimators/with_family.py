@@ -1,4 +1,4 @@
-"""Any estimator with another family than the Gaussian: where the degrees of freedom of Student's t are learnt."""
+"""Any estimator with another family than the Gaussian: where the degrees of freedom of Student's t are learned."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,7 @@ class WithFamily(nn.Module):
 
     Args:
         estimator: Any object with the estimator's members.
-        family: "gaussian", "laplace", "student_t" (degrees of freedom are learnt, one per target), or a `Family` such
+        family: "gaussian", "laplace", "student_t" (degrees of freedom are learned, one per target), or a `Family` such
             as `StudentT(df=4)`.
 
     >>> from hetcal.estimators import VarianceHead

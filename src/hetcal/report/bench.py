@@ -11,11 +11,11 @@ import numpy as np
 
 from hetcal import __version__
 from hetcal._checks import must
-from hetcal.benchmark.protocol import Study
-from hetcal.benchmark.results import LEVELS, Result, Results, summarize
-from hetcal.benchmark.table import Entry, notes, tabulate, variant
 from hetcal.report.comparison import COLUMNS, columns_of, describe_block
 from hetcal.report.wording import LONGEST_VALUE, clean, commands, count, finite, listing, without_folders
+from hetcal.studies.protocol import Study
+from hetcal.studies.results import LEVELS, Result, Results, summarize
+from hetcal.studies.table import Entry, notes, tabulate, variant
 
 OVERVIEW = ("ce", "crps", "rmse")
 

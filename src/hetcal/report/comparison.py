@@ -17,7 +17,12 @@ COLUMNS = (
     ("crps", "CRPS", "low", "distance of the truth from the whole predicted distribution, in the units of the target"),
     ("ce", "CE", "low", "calibration error: promised minus observed coverage, summed over six levels"),
     ("coverage_90", "Coverage", "near", "share of rows inside their 90 % interval; 0.9 is promised"),
-    ("width_90", "Width", "", "mean width of the 90 % intervals; narrow is good only where the coverage holds"),
+    (
+        "interval_width_90",
+        "Width",
+        "",
+        "mean width of the 90 % intervals; narrow is good only where the coverage holds",
+    ),
     ("interval_score_90", "Interval score", "low", "width of the 90 % intervals with a fine for each row outside"),
     ("rmse", "RMSE", "low", "distance of the prediction from the truth"),
     ("nll", "NLL", "low", "negative log likelihood"),
@@ -40,7 +45,7 @@ def describe_comparison(
     """Everything the report of a comparison says, as plain JSON values.
 
     Args:
-        comparison: What `hetcal.comparison.compare` gives.
+        comparison: What `hetcal.studies.compare.compare` gives.
         title: Heading of the page.
         data: What to list about the data beside rows, folds, groups and seed, label -> value.
         settings: What to list about the models, label -> value.

@@ -13,18 +13,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from hetcal import __version__
 from hetcal._checks import must
-from hetcal._inputs import read_prediction
 from hetcal.metrics import calibration_curve, equal_count_bins, evaluate
+from hetcal.metrics.inputs import read_prediction
+from hetcal.metrics.verdict import LEVEL, describe_figures, describe_verdict, share_above
 from hetcal.prediction import Prediction
 from hetcal.report.charts import round_step
 from hetcal.report.places import describe_places
-from hetcal.report.verdict import LEVEL, describe_figures, describe_verdict, share_above
 from hetcal.report.wording import clean, commands, count, finite, listing, number, percent, without_folders
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Floats = NDArray[np.float64]
+from hetcal._checks import Floats
 
 SEED = 0  # of the rows that are shown
 MOST_INTERVALS, MOST_POINTS = 60, 300

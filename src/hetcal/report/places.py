@@ -24,7 +24,8 @@ try:
 except ImportError as error:
     raise ImportError("hetcal.report needs pandas; install it with: pip install 'hetcal[report]'") from error
 
-Floats = NDArray[np.float64]
+from hetcal._checks import Floats
+
 Rows = NDArray[np.intp]
 
 RANGES = 5

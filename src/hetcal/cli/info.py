@@ -1,0 +1,51 @@
+"""`hetcal info`: what a model file holds, without torch."""
+
+from pathlib import Path
+from typing import Any
+
+from hetcal.model_files import archive
+from hetcal.model_files.schema import ClassifierModel, Model, NumericColumn
+
+
+def describe_file(path: Path) -> dict[str, Any]:
+    """What a model file says of itself. The whole file is checked."""
+    contents = archive.read(path)
+    model, summary = contents.model, contents.summary
+    facts = {
+        "target": summary.target,
+        "method": summary.method,
+        "trained on": None if summary.rows is None else f"{summary.rows} rows",
+        "judged on": f"{summary.test_rows} rows" if summary.test_rows else None,
+        "groups": summary.group,
+        "left out": ", ".join(summary.dropped or []) or None,
+        "created": summary.created,
+        "versions": ", ".join(f"{name} {version}" for name, version in summary.versions.model_dump().items()),
+        "own parts": ", ".join(sorted(model.settings.own)) or None,
+        "size": f"{len(contents.weights) / 1e6:.2f} MB of weights in {len(contents.tensors)} tensors",
+    }
+    return {
+        "command": "info",
+        "file": str(path),
+        "title": title_of(model),
+        "facts": {name: value for name, value in facts.items() if value is not None},
+        "columns": [describe_column(column) for column in model.columns],
+        "settings": {name: flat(value) for name, value in model.settings.model_dump().items() if value is not None},
+        "metrics": summary.metrics or {},
+    }
+
+
+def title_of(model: Model) -> str:
+    if isinstance(model, ClassifierModel):
+        return f"classifier of {len(model.classes.values)} classes"
+    return "regressor" if model.n_targets == 1 else f"regressor for {model.n_targets} targets"
+
+
+def describe_column(column: Any) -> dict[str, Any]:
+    about = {"name": column.name, "kind": column.kind}
+    if isinstance(column, NumericColumn):
+        return {**about, "range": column.range, "has_missing": any(part.has_missing for part in column.features)}
+    return {**about, "labels": column.labels, "has_rare": column.has_rare}
+
+
+def flat(value: Any) -> Any:
+    return ", ".join(f"{key}={item}" for key, item in value.items()) if isinstance(value, dict) else value

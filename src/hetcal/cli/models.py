@@ -1,0 +1,20 @@
+"""Model files for the commands: a model that they can use, and what its file says of it."""
+
+from pathlib import Path
+from typing import Any
+
+from hetcal._checks import must
+from hetcal.model_files import archive
+from hetcal.model_files.load import rebuild
+from hetcal.model_files.schema import Summary
+from hetcal.regressor import HCRegressor
+
+
+def read_regressor(path: Path) -> tuple[HCRegressor, Summary]:
+    """A regressor for one target, and its summary; what else a file may hold is for Python."""
+    contents = archive.read(path)
+    model: Any = rebuild(contents, str(path), {})
+    if not isinstance(model, HCRegressor) or model.n_targets_ != 1:
+        found = type(model).__name__ if not isinstance(model, HCRegressor) else f"{model.n_targets_} targets"
+        raise must(str(path), "hold a regressor for one target", found, "use hetcal.load in Python for this one")
+    return model, contents.summary

@@ -1,0 +1,60 @@
+"""`--set name=value`: settings of the regressor from text."""
+
+import contextlib
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from hetcal._checks import check_choice, must
+from hetcal.estimators import ESTIMATORS
+from hetcal.methods import METHODS
+from hetcal.regressor import HCRegressor
+from hetcal.tabular.model import choose
+
+# Not for a command line: Python objects, or what another option says.
+ELSEWHERE = {"network", "estimator", "objective", "random_state", "progress", "estimator_options", "column_order"}
+WORDS = {"true": True, "false": False, "none": None}
+
+
+def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
+    """Parameters of `HCRegressor`; those of its estimator, such as `samples`, go to `estimator_options`.
+
+    >>> parse_settings(["learning_rate=1e-3", "target_transform=auto", "samples=20"])
+    {'learning_rate': 0.001, 'target_transform': 'auto', 'estimator_options': {'samples': 20}}
+    """
+    known = set(inspect.signature(HCRegressor).parameters) - ELSEWHERE
+    options = {name for estimator in ESTIMATORS.values() for name in inspect.signature(estimator).parameters}
+    options -= {"network", "n_targets", "seed"}
+    settings: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
+    for pair in pairs:
+        name, separator, text = pair.partition("=")
+        name = name.strip()
+        if not separator:
+            raise must("--set", "be name=value", pair, "write for example --set learning_rate=1e-3")
+        if name not in known and name in options:
+            chosen[name] = parse_value(text)
+        else:
+            settings[check_choice("--set", name, known | options)] = parse_value(text)
+    return {**settings, "estimator_options": chosen} if chosen else settings
+
+
+def parse_value(text: str) -> Any:
+    """A number, true, false, none, or else text."""
+    text = text.strip()
+    if text.lower() in WORDS:
+        return WORDS[text.lower()]
+    for number in (int, float):
+        with contextlib.suppress(ValueError):
+            return number(text)
+    return text
+
+
+def check_options(settings: dict[str, Any], methods: Sequence[str]) -> None:
+    """Settings of an estimator must be known to every method that is trained with them."""
+    for option in settings.get("estimator_options", {}):
+        for method in methods:
+            estimator = METHODS[method].estimator
+            if option not in inspect.signature(choose("estimator", estimator, ESTIMATORS)).parameters:
+                advice = f"{method} has none; name the methods that have it"
+                raise must("--set", "be a setting of all methods that are trained", option, advice)

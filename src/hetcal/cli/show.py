@@ -1,0 +1,134 @@
+"""What a command did, in words for a terminal."""
+
+from typing import Any
+
+import numpy as np
+
+from hetcal._checks import printable
+
+
+def in_words(result: dict[str, Any]) -> str:
+    """The result of any command as lines of text; names from a file cannot move the cursor or begin a line."""
+    return "\n".join(map(printable, WORDS[result["command"]](result)))
+
+
+def fitted(result: dict[str, Any]) -> list[str]:
+    lines = [f"{result['model']}: {result['method']} for {result['target']}, trained on {result['rows']} rows"]
+    if result["recommendation"]:
+        lines.append(f"Chosen by cross-validation: {result['recommendation']}")
+    if "report" not in result:
+        return [*lines, "Not judged: no test rows"]
+    return [*lines, "", *judged(result)]
+
+
+def judged(result: dict[str, Any]) -> list[str]:
+    report = result["report"]
+    verdict, figures = report["verdict"], report["metrics"]
+    lines = [f"{verdict['label']}. {verdict['text']}", ""]
+    for name, label in {"rmse": "RMSE", "mae": "MAE", "crps": "CRPS", "nll": "NLL"}.items():
+        lines.append(f"  {label:<22}{number(figures[name]):>10}")
+    floor = number(figures["ce_noise_floor"])
+    lines.append(f"  {'calibration error':<22}{number(figures['ce']):>10}   (a perfect model has {floor} on average)")
+    if "places" in report:
+        lines += ["", report["places"]["text"]]
+    return lines + report_line(result)
+
+
+def predicted(result: dict[str, Any]) -> list[str]:
+    return [f"{result['rows']} rows predicted" + (f": {result['out']}" if result["out"] != "-" else "")]
+
+
+def compared(result: dict[str, Any]) -> list[str]:
+    columns = {
+        "CRPS": "crps",
+        "RMSE": "rmse",
+        "CE": "ce",
+        "cover 90 %": "coverage_90",
+        "width 90 %": "interval_width_90",
+    }
+    rows = [["method", *columns, "seconds"]]
+    for method in result["methods"]:
+        metrics = method["metrics"]
+        if method["failed"]:
+            rows.append([method["title"], f"failed: {method['failed']}"])
+            continue
+        figures = [
+            f"{number(metrics[key]['mean'])} ± {number(metrics[key]['standard_error'])}" for key in columns.values()
+        ]
+        rows.append([method["title"], *figures, number(metrics["seconds"]["mean"])])
+    floor = number(result["ce_noise_floor"])
+    note = f"Mean ± standard error over {result['folds']} folds. CE: calibration error; a perfect model has {floor}."
+    return [*aligned(rows), "", note, "", result["recommendation"]["text"], *report_line(result)]
+
+
+def exported(result: dict[str, Any]) -> list[str]:
+    return [f"{result['onnx']}: features -> mean, std"]
+
+
+def methods(result: dict[str, Any]) -> list[str]:
+    rows = [["name", "title", "sigma from", "trained by"]]
+    rows += [[row["name"], row["title"], row["estimator"], row["objective"]] for row in result["methods"]]
+    return aligned(rows)
+
+
+def described(result: dict[str, Any]) -> list[str]:
+    lines = [f"{result['file']}: {result['title']}"]
+    lines += [f"  {name:<14}{value}" for name, value in result["facts"].items()]
+    rows = [["column", "kind", "seen in training"]]
+    rows += [[column["name"], column["kind"], seen(column)] for column in result["columns"]]
+    lines += ["", *aligned(rows)]
+    for title, figures in (("Settings", result["settings"]), ("Test figures", result["metrics"])):
+        if figures:
+            lines += ["", title, *(f"  {name:<28}{number(value)}" for name, value in figures.items())]
+    return lines
+
+
+def seen(column: dict[str, Any]) -> str:
+    """The range of numbers and dates, the labels of text."""
+    if column["kind"] == "text":
+        labels = [f"{label!r}" if "," in label else label for label in column["labels"]]
+        more = [f"{len(labels) - MOST_LABELS} more"] * (len(labels) > MOST_LABELS)
+        return ", ".join([*labels[:MOST_LABELS], *more, *["rare ones"] * column["has_rare"]])
+    if column["range"] is None:
+        return "only missing values"
+    ends = [day(end) if column["kind"] == "dates" else number(end) for end in column["range"]]
+    return f"{ends[0]} to {ends[1]}" + (", missing values" if column["has_missing"] else "")
+
+
+MOST_LABELS = 8
+
+
+def day(days: float) -> str:
+    return str(np.datetime64(int(np.floor(days)), "D"))
+
+
+def report_line(result: dict[str, Any]) -> list[str]:
+    return ["", f"Report: {result['report_file']}"] if result.get("report_file") else []
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """
+    >>> number(3.14159), number(412), number(None), number("log")
+    ('3.142', '412', '-', 'log')
+    """
+    if value is None:
+        return "-"
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def aligned(rows: list[list[str]]) -> list[str]:
+    """Columns of equal width; a row that is cut short does not count."""
+    full = [row for row in rows if len(row) == len(rows[0])]
+    widths = [max(len(row[j]) for row in full) for j in range(len(rows[0]))]
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]
+
+
+WORDS = {
+    "fit": fitted,
+    "predict": predicted,
+    "evaluate": judged,
+    "compare": compared,
+    "info": described,
+    "export": exported,
+    "methods": methods,
+}

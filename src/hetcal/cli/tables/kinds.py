@@ -1,0 +1,248 @@
+"""From cells to numbers, text and dates: what a column holds is found out over all of its cells, or given.
+
+Whole columns are converted at once; only a column that does not convert is looked at cell by cell, to name the culprit.
+"""
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from hetcal._checks import reads_as_number
+from hetcal.cli.tables.patterns import (
+    BOOLEANS,
+    DASHES,
+    DRESSED_NUMBER,
+    ISO_DATE,
+    MISSING,
+    OTHER_DATE,
+    ZONED_DATE,
+    number_pattern,
+)
+
+Kinds = dict[str, str]
+KINDS = ("numbers", "text", "dates")
+
+# A column with this share of numbers (and this many) is meant to hold numbers; the others are slips, not labels.
+NEARLY_ALL = 0.9
+ENOUGH = 10
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the cells of a column stand, for messages."""
+
+    file: str
+    column: str
+    rows: NDArray[np.int64]
+    decimal: str
+
+    def refuse(self, rule: str, cells: Any, is_wrong: NDArray[np.bool_], advice: str) -> ValueError:
+        """The error that names the first wrong cell and says how many there are."""
+        first, count = int(np.argmax(is_wrong)), int(is_wrong.sum())
+        more = f" and {count - 1} more such" if count > 1 else ""
+        shown = shorten(cells[first].as_py())
+        return ValueError(
+            f"column {self.column!r} of {self.file} must {rule}, got {shown} in row {self.rows[first]}{more}; {advice}"
+        )
+
+
+def shorten(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def check_type(file: str, column: str, type: pa.DataType) -> None:
+    """Refuse, before anything is read, columns that are not cells of a table."""
+    inner = type.value_type if pa.types.is_dictionary(type) else type
+    known = (
+        pa.types.is_null(inner) or is_numeric(inner) or is_date(inner) or is_text(inner) or pa.types.is_boolean(inner)
+    )
+    if not known:
+        advice = "convert it to numbers, text or dates, or leave it out of the file"
+        raise ValueError(f"column {column!r} of {file} must hold numbers, text or dates, got {inner}; {advice}")
+
+
+def is_numeric(type: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_decimal(type))
+
+
+def is_date(type: pa.DataType) -> bool:
+    return bool(pa.types.is_date(type) or pa.types.is_timestamp(type))
+
+
+def is_text(type: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_string_view(type))
+
+
+def read_column(cells: pa.ChunkedArray, place: Place, kind: str | None = None) -> Any:
+    """The cells as float64 numbers, objects (text) or datetime64, of the kind given or found out."""
+    if pa.types.is_dictionary(cells.type):
+        cells = decoded(cells)
+        kind = kind or "text"  # whoever wrote categories meant labels
+    if kind == "text":
+        return to_text(words_of(cells))
+    if is_text(cells.type):
+        return read_words(cells, place, kind)
+    if pc.all(pc.is_null(cells, nan_is_null=True)).as_py():
+        return nothing(len(cells), kind)
+    natural = "dates" if is_date(cells.type) else "numbers"
+    if kind not in (None, natural):
+        advice = "give it the type it had in fit"
+        raise ValueError(f"column {place.column!r} of {place.file} must hold {kind}, got {cells.type}; {advice}")
+    if natural == "dates":
+        options = pc.CastOptions(target_type=pa.timestamp("us"), allow_time_truncate=True)
+        return pc.cast(cells, options=options).to_numpy()
+    return finite(pc.cast(cells, pa.float64(), safe=False).to_numpy(), cells, place)
+
+
+def nothing(length: int, kind: str | None) -> Any:
+    """A column without a value; it fits every kind, and is numbers if none is given."""
+    return np.full(length, "NaT", "datetime64[us]") if kind == "dates" else np.full(length, np.nan)
+
+
+def decoded(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Categories as plain values."""
+    if not pa.types.is_dictionary(cells.type):
+        return cells
+    return pa.chunked_array([chunk.dictionary_decode() for chunk in cells.chunks], cells.type.value_type)
+
+
+def words_of(cells: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The cells as text without spaces round it; missing ones are null."""
+    words = pc.utf8_trim_whitespace(pc.cast(cells, pa.large_string()))
+    return pc.if_else(pc.is_in(words, value_set=pa.array(MISSING, pa.large_string())), None, words)
+
+
+def read_words(cells: pa.ChunkedArray, place: Place, kind: str | None) -> Any:
+    words = words_of(cells)
+    if words.null_count == len(words):
+        return nothing(len(words), kind)
+    if kind != "dates":
+        numbers = to_numbers(words, place.decimal)
+        if numbers is not None:
+            return finite(numbers, words, place)
+        if kind == "numbers":
+            raise refuse_number(words, place, is_new=False)
+    dates = to_dates(words)
+    if not (np.isnat(dates) & is_present(words)).any():
+        refuse_mixed_zones(words, place)
+        return dates
+    if kind == "dates":
+        raise refuse_date(words, dates, place, is_new=False)
+    refuse_slips(words, dates, place)
+    return to_text(words)
+
+
+def to_numbers(words: pa.ChunkedArray, decimal: str) -> NDArray[np.float64] | None:
+    """Numbers, or 0 and 1 for false and true; None if some word is neither. Missing is NaN."""
+    plain = words
+    if decimal == ",":  # a point is then no decimal mark, and must not pass for one
+        plain = pc.replace_substring(pc.replace_substring(words, ".", "_"), ",", ".")
+    try:
+        return pc.cast(plain, pa.float64()).to_numpy()
+    except pa.ArrowInvalid:
+        truths = pc.utf8_lower(words)
+        known = pa.array([*BOOLEANS, None], pa.large_string())
+        is_boolean = pc.all(pc.is_in(truths, value_set=known)).as_py()
+        return pc.cast(pc.equal(truths, "true"), pa.float64()).to_numpy() if is_boolean else None
+
+
+def to_dates(words: pa.ChunkedArray) -> NDArray[np.datetime64]:
+    """Dates to the microsecond, those with a time zone in universal time; NaT for what is no date."""
+    is_iso = pc.match_substring_regex(words, ISO_DATE)
+    if not pc.any(is_iso).as_py():
+        return np.full(len(words), "NaT", "datetime64[us]")
+    micros = pc.replace_substring_regex(pc.if_else(is_iso, words, None), r"(\.\d{6})\d+", r"\1")
+    dates = pd.to_datetime(pd.Series(micros.to_numpy(), dtype=object), format="ISO8601", utc=True, errors="coerce")
+    return dates.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
+
+
+def refuse_mixed_zones(words: pa.ChunkedArray, place: Place) -> None:
+    """Refuse dates of which some have a time zone: nobody knows the zone of the others."""
+    present = is_present(words)
+    has_zone = matches(words, ZONED_DATE)
+    first = int(np.argmax(present))
+    differs = present & (has_zone != has_zone[first])
+    if differs.any():
+        rule = "hold dates that all have a time zone or all have none"
+        other = f"row {place.rows[first]} {'has one' if has_zone[first] else 'has none'}"
+        raise place.refuse(rule, words, differs, f"{other}: write all of them alike")
+
+
+def to_text(words: pa.ChunkedArray) -> Any:
+    """Objects, None where missing; labels that all read as numbers are marked as categories, to stay labels."""
+    encoded = words.combine_chunks().dictionary_encode()
+    labels = encoded.dictionary.to_pylist()
+    codes = encoded.indices.fill_null(-1).to_numpy()
+    if labels and all(reads_as_number(label) for label in labels):
+        return pd.Categorical.from_codes(codes, categories=labels)
+    return np.array([*labels, None], dtype=object)[codes]
+
+
+def finite(numbers: NDArray[np.float64], cells: pa.ChunkedArray, place: Place) -> NDArray[np.float64]:
+    wrong = np.isinf(numbers)
+    if wrong.any():
+        advice = "repair it, or leave the cell empty if the value is unknown"
+        raise place.refuse("hold finite numbers", cells, wrong, advice)
+    return numbers
+
+
+def is_present(words: pa.ChunkedArray) -> NDArray[np.bool_]:
+    return words.is_valid().to_numpy()
+
+
+def matches(words: pa.ChunkedArray, pattern: str) -> NDArray[np.bool_]:
+    return pc.fill_null(pc.match_substring_regex(words, pattern), False).to_numpy()
+
+
+def refuse_slips(words: pa.ChunkedArray, dates: NDArray[np.datetime64], place: Place) -> None:
+    """Refuse columns that are meant to hold numbers or dates, but do not quite: as labels they would be worthless."""
+    present = is_present(words)
+    is_number = matches(words, number_pattern(place.decimal)) | matches(words, DRESSED_NUMBER)
+    # A dash may mean missing or zero; either way the column holds numbers.
+    decided = present & ~pc.is_in(words, value_set=pa.array(DASHES, pa.large_string())).to_numpy()
+    if is_meant(is_number.sum(), decided.sum()):
+        raise refuse_number(words, place, is_new=True)
+    if is_meant(matches(words, ISO_DATE).sum(), present.sum()):
+        raise refuse_date(words, dates, place, is_new=True)
+    if matches(words, OTHER_DATE).sum() >= NEARLY_ALL * present.sum():
+        advice = f"write them so, leave the column out with --drop {shlex.quote(place.column)}, or {as_labels(place)}"
+        raise place.refuse("hold dates as YYYY-MM-DD", words, present & np.isnat(dates), advice)
+
+
+def is_meant(count: int, total: int) -> bool:
+    return count > 0 and (count == total or (count >= ENOUGH and count >= NEARLY_ALL * total))
+
+
+def refuse_number(words: pa.ChunkedArray, place: Place, is_new: bool) -> ValueError:
+    wrong = is_present(words) & ~matches(words, number_pattern(place.decimal))
+    value = words[int(np.argmax(wrong))].as_py()
+    other = "," if place.decimal == "." else "."
+    if value in DASHES:
+        advice = "leave the cell empty if the value is missing"
+    elif re.search(DRESSED_NUMBER, value):
+        advice = "write plain numbers, without thousands separators or signs such as % and $"
+        if re.fullmatch(rf"[+-]?\d+[{other}]\d+", value):
+            advice += f", or give --decimal {other} if that is the decimal mark"
+    else:
+        advice = "repair it, or leave the cell empty if the value is unknown"
+    return place.refuse("hold numbers", words, wrong, f"{advice}, or {as_labels(place)}" if is_new else advice)
+
+
+def refuse_date(words: pa.ChunkedArray, dates: NDArray[np.datetime64], place: Place, is_new: bool) -> ValueError:
+    advice = "repair it, or leave the cell empty if the date is unknown"
+    wrong = is_present(words) & np.isnat(dates)
+    return place.refuse(
+        "hold dates as YYYY-MM-DD", words, wrong, f"{advice}, or {as_labels(place)}" if is_new else advice
+    )
+
+
+def as_labels(place: Place) -> str:
+    return f"give --text {shlex.quote(place.column)} to take the column as labels"

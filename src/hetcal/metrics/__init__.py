@@ -1,0 +1,50 @@
+"""Is a prediction any good? Plain formulas on NumPy arrays, for anyone's predictions; none of them imports torch."""
+
+from hetcal.metrics.classification import expected_calibration_error, expected_calibration_error_noise_floor
+from hetcal.metrics.evaluation import evaluate, verdict
+from hetcal.metrics.noise import LEVELS, calibration_band, ce_noise_floor, ce_quantile
+from hetcal.metrics.regression import (
+    CalibrationCurve,
+    calibration_curve,
+    ce,
+    conditional_coverage_error,
+    coverage,
+    crps,
+    ence,
+    equal_count_bins,
+    interval_score,
+    interval_width,
+    mae,
+    nll,
+    pinball_loss,
+    pit,
+    rmse,
+    sharpness,
+)
+
+__all__ = [
+    "LEVELS",
+    "CalibrationCurve",
+    "calibration_band",
+    "calibration_curve",
+    "ce",
+    "ce_noise_floor",
+    "ce_quantile",
+    "conditional_coverage_error",
+    "coverage",
+    "crps",
+    "ence",
+    "equal_count_bins",
+    "evaluate",
+    "expected_calibration_error",
+    "expected_calibration_error_noise_floor",
+    "interval_score",
+    "interval_width",
+    "mae",
+    "nll",
+    "pinball_loss",
+    "pit",
+    "rmse",
+    "sharpness",
+    "verdict",
+]

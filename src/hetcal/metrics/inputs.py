@@ -1,0 +1,112 @@
+"""What a metric or a plot may be given: `(y, mean, std)` or `(y, prediction)`, one target or several.
+
+The formulas behind it see one target only, as a vector of truths and a prediction.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+from typing import Any, ParamSpec
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.pipeline import Pipeline
+
+from hetcal._checks import check_triple, must
+from hetcal.prediction import Prediction, TransformedPrediction
+
+Mean = ArrayLike | Prediction | TransformedPrediction  # a prediction stands for mean and std
+Std = ArrayLike | None
+P = ParamSpec("P")
+
+
+def per_target(metric: Callable[P, Any]) -> Callable[P, Any]:
+    """Let a metric of one target judge several: numbers become a (k,) array, vectors (n, k), sentences a list."""
+    judge_one: Callable[..., Any] = metric
+
+    @wraps(metric)
+    def judge(y: Any, mean: Any, std: Any = None, *args: Any, **settings: Any) -> Any:
+        targets = split_targets(y, mean, std)
+        if targets is None:
+            return judge_one(y, mean, std, *args, **settings)
+        figures = [judge_one(truth, prediction, None, *args, **settings) for truth, prediction in targets]
+        return figures if isinstance(figures[0], str) else np.stack(figures, axis=-1)
+
+    return judge  # type: ignore[return-value]
+
+
+def read_prediction(y: ArrayLike, mean: Mean, std: Std = None) -> tuple[NDArray[np.float64], Any]:
+    """Truth and prediction of one target, checked; mean and std make a Gaussian prediction."""
+    prediction = as_prediction(mean, std)
+    base = innermost(prediction)
+    for name, values in (("y", y), ("mean", base.mean)):
+        check_one_target(name, values)
+    if base.std is None:
+        advice = "give both mean and std, or one prediction, such as model.predict_dist(X)"
+        raise must("std", "be given", None, advice, TypeError)
+    truth, mu, sigma = check_triple(y, base.mean, base.std)
+    return truth, replace(prediction, mean=mu, std=sigma) if isinstance(prediction, Prediction) else prediction
+
+
+def check_one_target(name: str, values: Any) -> None:
+    if np.ndim(values) == 2 and np.shape(values)[1] != 1:
+        advice = "take one target at a time: y[:, 0] with prediction.target(0), or with mean[:, 0] and std[:, 0]"
+        raise must(name, "be one-dimensional", f"array of shape {np.shape(values)}", advice)
+
+
+def as_prediction(mean: Any, std: Any = None) -> Any:
+    """A prediction on arrays, not yet checked; without `std` it is good for its mean alone."""
+    if not callable(getattr(mean, "interval", None)):
+        return Prediction(np.asarray(mean), None if std is None else np.asarray(std))
+    if std is not None:
+        raise must("std", "be left out beside a prediction", std, "the prediction has its own", TypeError)
+    return mean.numpy() if isinstance(mean, Prediction) else mean
+
+
+def innermost(prediction: Any) -> Any:
+    """What a transform or a recalibration was put on: its mean and std are at hand, those of y cost many quantiles."""
+    while hasattr(prediction, "base"):
+        prediction = prediction.base
+    return prediction
+
+
+def split_targets(y: Any, mean: Any, std: Any) -> list[tuple[Any, Any]] | None:
+    """Truth and prediction of each target; None unless both have columns, one of them alone is for others to refuse."""
+    if np.ndim(y) != 2:
+        return None
+    truth, prediction = np.asarray(y), as_prediction(mean, std)
+    base = innermost(prediction)
+    if np.ndim(base.mean) != 2:
+        return None
+    if truth.shape[1] == 0:
+        raise must("y", "have at least one column", f"array of shape {truth.shape}", "give one column per target")
+    for name, values in (("mean", base.mean), ("std", base.std)):
+        if values is not None and np.shape(values) != truth.shape:
+            advice = "give one row per row of y and one column per target"
+            raise must(name, f"have the shape of y {truth.shape}", f"array of shape {np.shape(values)}", advice)
+    return [(truth[:, j], prediction.target(j)) for j in range(truth.shape[1])]
+
+
+def predict_distribution(regressor: Any, X: Any) -> Any:
+    """Its own `predict_dist(X)` if it has one, else the Gaussian of its mean and standard deviation.
+
+    A pipeline hands on `predict`, but no `predict_dist`: its last step is asked.
+    """
+    if isinstance(regressor, Pipeline):
+        return predict_distribution(regressor[-1], regressor[:-1].transform(X) if len(regressor) > 1 else X)
+    if hasattr(regressor, "predict_dist"):
+        return regressor.predict_dist(X)
+    advice = "use one that does, such as HCRegressor, GaussianProcessRegressor or BayesianRidge"
+    refusal = must("regressor", "answer predict(X, return_std=True)", type(regressor).__name__, advice, TypeError)
+    if not hasattr(regressor, "predict"):
+        raise refusal
+    try:
+        answer = regressor.predict(X, return_std=True)
+    except TypeError as error:
+        if "return_std" not in str(error):
+            raise
+        raise refusal from error
+    if not (isinstance(answer, tuple) and len(answer) == 2):  # some take any keyword and ignore it
+        raise refusal
+    mean, std = answer
+    return Prediction(np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64))

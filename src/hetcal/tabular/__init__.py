@@ -1,0 +1,1 @@
+"""From a table to a trained network: columns, encoding, rows, and what regressor and classifier share."""

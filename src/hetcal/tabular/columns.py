@@ -1,0 +1,140 @@
+"""A user's table as columns of numbers, dates and text: the one place where a column's kind is decided."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from numbers import Real
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from hetcal._checks import Floats, must, reads_as_number
+
+MISSING = "(missing)"
+
+
+DATE_ADVICE = "give the column a date type, for example by pandas.to_datetime"
+
+
+@dataclass
+class Table:
+    """A user's table as columns: name -> float64 numbers (missing = NaN), datetime64 dates (missing = NaT) or text
+    labels (missing = MISSING)."""
+
+    columns: dict[str, NDArray[Any]]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def take(self, rows: Any) -> "Table":
+        return Table({name: values[rows] for name, values in self.columns.items()})
+
+    def kind(self, name: str) -> str:
+        return {"f": "numbers", "M": "dates"}.get(self.columns[name].dtype.kind, "text")
+
+
+def read_table(X: Any, texts: Collection[int] = ()) -> Table:
+    """Read a pandas, polars or any other data frame, or a two-dimensional array, column by column.
+
+    Numbers and booleans become float64; dates datetime64; text and categories become labels. What is neither is refused
+    by name. `texts` are the places of columns that are known to hold text.
+    """
+    if isinstance(X, np.ndarray):
+        if X.dtype != object:
+            return Table({f"x{i}": column_of_numbers(f"x{i}", X[:, i]) for i in range(X.shape[1])})
+        return Table({f"x{i}": column_of_objects(f"x{i}", X[:, i], i in texts) for i in range(X.shape[1])})
+    frame = nw.from_native(X, eager_only=True)
+    return Table({str(name): read_series(str(name), frame[:, i], i in texts) for i, name in enumerate(frame.columns)})
+
+
+def read_series(name: str, series: Any, is_known_text: bool = False) -> NDArray[Any]:
+    dtype = series.dtype
+    if dtype.is_numeric() or dtype == nw.Boolean:
+        return column_of_numbers(name, series.cast(nw.Float64).to_numpy())
+    if isinstance(dtype, nw.Categorical | nw.Enum):
+        return labels([None if is_missing(value) else str(value) for value in series.to_list()])
+    if dtype == nw.String or dtype == nw.Object or dtype == nw.Unknown:
+        return column_of_objects(name, series.to_list(), is_known_text)
+    if dtype in (nw.Date, nw.Datetime):
+        return column_of_dates(series)
+    rule = "hold numbers, booleans, dates or text"
+    if dtype.is_temporal():
+        raise must(f"column {name!r}", rule, str(dtype), "turn durations and times into numbers first")
+    raise must(f"column {name!r}", rule, str(dtype), "convert or drop it", TypeError)
+
+
+def column_of_dates(series: Any) -> NDArray[np.datetime64]:
+    """Dates to the microsecond, those of a time zone in universal time."""
+    if getattr(series.dtype, "time_zone", None) is not None:
+        series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+    return np.asarray(series.to_numpy()).astype("datetime64[us]")
+
+
+def column_of_numbers(name: str, values: Any) -> Floats:
+    if values.dtype.kind not in "biuf":
+        raise must(f"column {name!r}", "hold real numbers", values.dtype.name, "convert it to numbers first")
+    column = values.astype(np.float64)
+    if np.isinf(column).any():
+        row = int(np.argmax(np.isinf(column)))
+        raise must(
+            f"column {name!r} of X",
+            "not contain infinity",
+            float(column[row]),
+            f"see row {row}; leave unknown values missing (NaN) instead",
+        )
+    return column
+
+
+def column_of_objects(name: str, values: Any, is_known_text: bool = False) -> NDArray[Any]:
+    """Python objects: all numbers, or all text. Text that reads as numbers is refused, for it could mean either."""
+    is_number = [isinstance(value, Real | Decimal | np.bool_) and not is_missing(value) for value in values]
+    is_text = [isinstance(value, str) for value in values]
+    for row, value in enumerate(values):
+        if isinstance(value, date) and not is_missing(value):
+            raise must(f"column {name!r}", "hold numbers, booleans, dates or text", value, DATE_ADVICE)
+        if not (is_number[row] or is_text[row] or is_missing(value)):
+            raise TypeError(
+                f"column {name!r} must hold numbers or text, got {value!r} in row {row}; "
+                f"each argument must be a string or a number, not {type(value).__name__!r}"
+            )
+    if not any(is_text):
+        numbers = [float(value) if known else np.nan for value, known in zip(values, is_number, strict=True)]
+        return column_of_numbers(name, np.array(numbers, dtype=np.float64))
+    if any(is_number):
+        text, number = values[is_text.index(True)], values[is_number.index(True)]
+        raise must(f"column {name!r}", "hold numbers or text, not both", [text, number], "convert it to one of the two")
+    if not is_known_text and all(reads_as_number(value) for value, known in zip(values, is_text, strict=True) if known):
+        raise must(
+            f"column {name!r}",
+            "not hold numbers as text",
+            values[is_text.index(True)],
+            "convert it to numbers, or to a categorical type if it is a label",
+        )
+    return labels([value if known else None for value, known in zip(values, is_text, strict=True)])
+
+
+def is_missing(value: Any) -> bool:
+    """None, NaN, pandas' NA and NaT: missing values are the ones that do not equal themselves."""
+    if value is None:
+        return True
+    try:
+        return bool(value != value)
+    except (TypeError, ValueError):
+        return type(value).__name__ == "NAType"
+
+
+def labels(values: Sequence[str | None]) -> NDArray[Any]:
+    column = np.empty(len(values), dtype=object)
+    column[:] = [MISSING if value is None else value for value in values]
+    return column
+
+
+def check_unique_columns(X: Any) -> Any:
+    names = [str(name) for name in X.columns]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise must("X", "have column names that differ", twice, "rename or drop the columns that occur twice")
+    return X

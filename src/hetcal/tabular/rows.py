@@ -1,0 +1,75 @@
+"""The rows of a table as `fit` takes them: weights, groups, the seed, and equal rows merged into one."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import column_or_1d
+from sklearn.utils.validation import _check_sample_weight
+
+from hetcal._checks import Floats, check_number, must
+from hetcal.tabular.columns import Table
+
+
+def check_weights(sample_weight: Any, table: Table) -> NDArray[np.float64]:
+    """One weight per row, at least 0. Only ratios matter, so the largest is brought near 1, and no sum overflows."""
+    if sample_weight is None:
+        return np.ones(len(table))
+    weights = _check_sample_weight(sample_weight, np.empty((len(table), 1)), dtype=np.float64, ensure_non_negative=True)
+    if not (weights > 0).any():
+        raise must("sample_weight", "be greater than zero for some row", 0.0, "give at least two rows a weight")
+    return weights / 2.0 ** np.floor(np.log2(weights.max()))  # a power of two: exact
+
+
+def check_groups(groups: Any, n: int) -> NDArray[np.int64] | None:
+    """One number per group, in the order of the sorted labels."""
+    if groups is None:
+        return None
+    labels = column_or_1d(groups)
+    if len(labels) != n:
+        raise must("groups", f"have one label per row of X ({n})", f"{len(labels)} labels", "give both the same length")
+    known, codes = np.unique(labels.astype(str) if labels.dtype.kind == "O" else labels, return_inverse=True)
+    if len(known) < 2:
+        raise must("groups", "name at least 2 groups", known.tolist(), "leave groups away if all rows belong together")
+    return codes.astype(np.int64)
+
+
+def draw_seed(random_state: Any) -> int:
+    """An integer seed from None (the system's entropy), an integer, or a NumPy generator of either kind."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31 - 1))
+    return int(check_number("random_state", random_state, 0, 2**32 - 1, integer=True))
+
+
+def merge_equal_rows(
+    table: Table, y: Floats, weights: Floats, groups: NDArray[np.int64] | None = None
+) -> tuple[NDArray[np.intp], Floats]:
+    """Which rows to keep, and their weights: rows without weight are dropped, equal ones merged with summed weights.
+
+    So a weight of 2 is exactly a row given twice, the order of the rows does not matter, and no row stands both in
+    the training and in the validation part. The order depends on ranks only, so other units do not change it. Equal
+    rows of different `groups` stay apart.
+    """
+    weighted = np.flatnonzero(weights > 0)
+    table, y = table.take(weighted), y[weighted]
+    x_ranks = np.column_stack([ranks(values) for values in table.columns.values()])  # (n, columns)
+    # Odd multipliers and wrap-around sums: a hash per row, so that one sort does instead of one per column.
+    multipliers = np.random.default_rng(0).integers(2**63, size=x_ranks.shape[1], dtype=np.uint64) * np.uint64(2) + 1
+    x_hashes = (x_ranks * multipliers).sum(axis=1, dtype=np.uint64)
+    y_ranks = np.column_stack([ranks(column) for column in y.reshape(len(y), -1).T])  # (n, targets)
+    group_ranks = np.zeros(len(y), dtype=np.uint64) if groups is None else ranks(groups[weighted].astype(np.float64))
+    order = np.lexsort((group_ranks, *y_ranks.T[::-1], x_hashes))
+    keys = np.column_stack([x_ranks, y_ranks, group_ranks])[order]
+    is_new = np.ones(len(order), dtype=bool)
+    is_new[1:] = (keys[1:] != keys[:-1]).any(axis=1)
+    return weighted[order[is_new]], np.add.reduceat(weights[weighted[order]], np.flatnonzero(is_new))
+
+
+def ranks(values: NDArray[Any]) -> NDArray[np.uint64]:
+    """Equal values to equal integers, in the order of the values (missing ones last)."""
+    _, codes = np.unique(values if values.dtype == np.float64 else values.astype(str), return_inverse=True)
+    return codes.astype(np.uint64)

@@ -1,0 +1,139 @@
+"""`hetcal fit` from Python: the split, the groups, the choice of a method, and what the file remembers."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+
+import hetcal
+from hetcal.cli.columns import Rows
+from hetcal.cli.fit import fit_file, split_rows
+from hetcal.exceptions import SharedGroupsWarning
+from hetcal.model_files import archive
+from hetcal.regressor import HCRegressor
+
+TINY = ["max_epochs=3", "width=8", "depth=1"]
+
+
+@pytest.fixture
+def table(tmp_path):
+    """60 rows of 12 patients."""
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": random.normal(size=60), "patient": [f"p{i % 12}" for i in range(60)]})
+    frame["y"] = 2 * frame["a"] + random.normal(size=60)
+    frame.to_csv(tmp_path / "train.csv", index=False)
+    return tmp_path / "train.csv"
+
+
+def fit(table, **options):
+    out = table.parent / "model.hetcal"
+    result = fit_file(str(table), out, **{"target": "y", "method": "hnn", "settings": TINY, "quiet": True, **options})
+    return result, hetcal.load(out)
+
+
+def test_groups_are_never_split():
+    """Every patient is on one side only, for several seeds; without groups they are not."""
+    groups = pd.Series([f"p{i % 12}" for i in range(60)])
+    rows = Rows(pd.DataFrame({"a": range(60)}), np.arange(60.0), groups)
+    for seed in range(5):
+        train, test = split_rows(rows, 0.25, seed)
+        assert set(train.groups).isdisjoint(test.groups)
+        assert len(train) + len(test) == 60
+        assert len(set(test.groups)) == 3
+    train, test = split_rows(Rows(rows.X, rows.y), 0.25, 0)
+    assert not set(groups[train.X.index]).isdisjoint(groups[test.X.index])
+
+
+def test_the_file_is_the_model_that_was_judged(table):
+    """Its test figures come again from the file; the same seed gives the same model, another one another."""
+    result, model = fit(table, drop=["patient"])
+    rows = Rows(*(part for part in (pd.read_csv(table)[["a"]], pd.read_csv(table)["y"].to_numpy())))
+    _, test = split_rows(rows, 0.2, seed=0)
+    again = hetcal.evaluate(test.y, model.predict_dist(test.X))
+    assert result["metrics"]["crps"] == pytest.approx(again["crps"])
+    _, same = fit(table, drop=["patient"])
+    assert_array_equal(same.predict(rows.X), model.predict(rows.X))
+    _, other = fit(table, drop=["patient"], seed=1)
+    assert (other.predict(rows.X) != model.predict(rows.X)).any()
+
+
+def test_what_the_file_remembers(table):
+    result, _ = fit(table, group="patient")
+    summary = archive.read(table.parent / "model.hetcal").summary
+    assert (summary.target, summary.method, summary.group, summary.dropped) == ("y", "hnn", "patient", [])
+    assert (summary.rows, summary.test_rows) == (result["rows"], result["test_rows"])
+    assert summary.metrics == result["metrics"]
+    assert result["report"]["kind"] == "model"
+    json.dumps(result, allow_nan=False)
+    assert str(table.parent) not in json.dumps(result["report"])
+
+
+def test_without_test_rows_all_train_and_nothing_is_judged(table):
+    result, _ = fit(table, test_size=0.0, drop=["patient"])
+    assert (result["rows"], result["test_rows"], result["metrics"]) == (60, 0, {})
+    assert "report" not in result
+
+
+def test_auto_chooses_and_says_why(table):
+    """One of the three candidates, with its reason in the report."""
+    result, model = fit(table, method="auto", drop=["patient"])
+    assert result["method"] in ("hnn", "quantile_hc", "ensemble_hc")
+    assert "CRPS" in result["recommendation"]
+    assert any(result["recommendation"] in str(entry) for entry in result["report"]["settings"])
+    assert model.estimator == hetcal.METHODS[result["method"]].estimator
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What the choice of a method and the training were given."""
+    seen = {}
+
+    def choose(X, y, **options):
+        seen["choose"] = X, y, options
+        return "hnn", {"recommendation": {"method": "hnn", "text": "CRPS"}}
+
+    fit_method = HCRegressor.fit
+
+    def fit_and_note(self, X, y, **options):
+        seen["fit"] = X, y, options
+        return fit_method(self, X, y, **options)
+
+    monkeypatch.setattr("hetcal.cli.fit.choose", choose)
+    monkeypatch.setattr(HCRegressor, "fit", fit_and_note)
+    return seen
+
+
+@pytest.mark.parametrize("group", [None, "patient"])
+def test_test_rows_are_kept_from_training_and_from_the_choice(table, calls, group):
+    """Both see the training rows, all of them and no other, with their groups and the seed that was asked for."""
+    drop = [] if group else ["patient"]
+    result, _ = fit(table, method="auto", seed=3, group=group, drop=drop)
+    frame = pd.read_csv(table)
+    groups = frame["patient"] if group else None
+    train, _ = split_rows(Rows(frame[["a"]], frame["y"].to_numpy(), groups), 0.2, seed=3)
+    for X, y, options in calls.values():
+        assert_array_equal(X["a"], train.X["a"])
+        assert_array_equal(y, train.y)
+        assert (options["groups"] is None) if group is None else (list(options["groups"]) == list(train.groups))
+    assert calls["choose"][2]["seed"] == 3
+    assert result["rows"] == len(train)
+
+
+def test_groups_of_the_test_table_in_the_training_table_are_told(table):
+    frame = pd.read_csv(table)
+    frame[frame["patient"].isin(["p0", "p1"])].to_csv(table.parent / "test.csv", index=False)
+    with pytest.warns(SharedGroupsWarning, match="2 of 2 groups of the test table are in the training table too"):
+        fit(table, test=str(table.parent / "test.csv"), group="patient")
+
+
+def test_two_groups_are_enough(table):
+    """One to train and one to judge; a single one is refused."""
+    frame = pd.read_csv(table)
+    frame.assign(patient=np.where(frame.index < 40, "p", "q")).to_csv(table, index=False)
+    result, _ = fit(table, group="patient")
+    assert {result["rows"], result["test_rows"]} == {20, 40}
+    frame.assign(patient="p").to_csv(table, index=False)
+    with pytest.raises(ValueError, match="group must have at least 2 different labels, got group='p'"):
+        fit(table, group="patient")

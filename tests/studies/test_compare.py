@@ -1,0 +1,463 @@
+"""Comparison of methods: the same rows for all, whole groups, the same answer for the same seed, and plain words.
+
+Most tests replace the regressor by one that answers at once, so that what is tested is the comparison.
+"""
+
+import json
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from sklearn.model_selection import KFold
+from torch import nn
+
+from hetcal import metrics
+from hetcal.datasets import heteroscedastic
+from hetcal.exceptions import DegenerateDataWarning
+from hetcal.methods import METHODS, PAPER, make
+from hetcal.prediction import Prediction
+from hetcal.studies import compare as comparison
+from hetcal.studies.compare import AUTO, INFORMATIVE, choose, compare, draw_rows, method_names, over_folds, recommend
+
+TINY = {"width": 16, "depth": 2, "max_epochs": 3}
+DATA = heteroscedastic(120)
+# Row numbers as the only feature tell which rows a model was given.
+NUMBERS = np.arange(40.0)[:, None]
+
+
+class Fake:
+    """A regressor that predicts 0 with a method's own std, and remembers the rows that it was given."""
+
+    stds = {"hnn": 1.0, "ensemble_hc": 1.2, "quantile_hc": 3.0}
+    errors = {}
+    given = []
+
+    def __init__(self, method, **settings):
+        self.method, self.settings = method, settings
+
+    def fit(self, X, y, groups=None):
+        self.train, self.groups = X[:, 0].astype(int), groups
+        if self.method in self.errors:
+            raise self.errors[self.method]
+        return self
+
+    def predict_dist(self, X):
+        Fake.given.append((self.method, self.train, X[:, 0].astype(int), self.groups))
+        return Prediction(np.zeros(len(X)), np.full(len(X), self.stds[self.method]))
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    monkeypatch.setattr(comparison, "make", Fake)
+    monkeypatch.setattr(Fake, "given", [])
+    monkeypatch.setattr(Fake, "errors", {})
+    return Fake
+
+
+@pytest.fixture
+def untrained(monkeypatch):
+    """Whoever trains fails the test."""
+
+    def judge(task, cell):
+        raise AssertionError("trained")
+
+    monkeypatch.setattr(comparison, "judge", judge)
+
+
+def without_seconds(result):
+    return json.dumps(
+        [{**m, "metrics": {k: v for k, v in m["metrics"].items() if k != "seconds"}} for m in result["methods"]]
+    )
+
+
+# Names and settings.
+
+
+def test_method_names():
+    """Groups and names in one text, spaces or not, each once; lists too; the nearest name for a typing error."""
+    assert method_names("all") == INFORMATIVE
+    assert set(METHODS) - set(INFORMATIVE) == {"constant_sigma", "random_sigma"}
+    assert method_names("paper") == PAPER
+    assert set(method_names("hc")) == {name for name in METHODS if name.endswith("-hc")}
+    assert method_names(" hnn , paper") == ("hnn", "mc_dropout", "dropout_hc", "quantile_hc")
+    assert method_names(["random_sigma", "hnn", "hnn"]) == ("random_sigma", "hnn")
+    with pytest.raises(
+        ValueError, match=r"^methods must be one of .* got methods='emsemble-hc'; did you mean 'ensemble-"
+    ):
+        method_names("hnn,emsemble-hc")
+    with pytest.raises(
+        ValueError, match=r"^methods must name at least one method, got methods=\[\]; give names, or 'all'"
+    ):
+        method_names([])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"methods": ["hnm"]}, r"^methods must be one of .* did you mean 'hnn'\?"),
+        ({"settings": {"widht": 3}}, r"^setting must be one of .* got setting='widht'; did you mean 'width'\?"),
+        ({"settings": {"objective": "crps"}}, r"^setting must be one of .* got setting='objective'"),
+        ({"settings": {"random_state": 1}}, r"^setting must be one of .* got setting='random_state'"),
+        ({"folds": 1}, r"^folds must be at least 2, got folds=1"),
+        (
+            {"folds": 21},
+            r"^folds must be at most half the number of rows \(40\), got folds=21; give more rows, or fewer",
+        ),
+        ({"max_rows": 9}, r"^folds must be at most half the number of rows \(9\), got folds=5"),
+        ({"max_rows": 0}, r"^max_rows must be at least 1, got max_rows=0"),
+        ({"seed": -1}, r"^seed must be at least 0 and at most"),
+        ({"jobs": 0}, r"^jobs must be at least 1, got jobs=0"),
+        ({"y": np.full(40, np.nan)}, r"^y must be finite, got y=nan; remove or repair the 40 such value"),
+        ({"y": np.zeros((40, 2))}, r"^y must be one-dimensional"),
+        ({"y": np.zeros(39)}, r"^X must have one row per value of y \(39\), got X='40 rows'"),
+        (
+            {"groups": np.arange(40) // 10},
+            r"^folds must be at most the number of groups \(4\), got folds=5; choose fewer",
+        ),
+        ({"groups": np.zeros(39)}, r"^groups must have one label per row of X \(40\)"),
+        ({"X": pd.DataFrame([[1, 2]] * 40, columns=["a", "a"])}, r"^X must have column names that differ"),
+        ({"X": pd.DataFrame({"a": ["7"] * 40})}, r"^column 'a' must not hold numbers as text"),
+    ],
+)
+def test_nonsense_is_refused_before_anything_is_trained(untrained, arguments, message):
+    arguments = {"X": NUMBERS, "y": np.arange(40.0), "methods": ["hnn"], **arguments}
+    with pytest.raises(ValueError, match=message):
+        compare(arguments.pop("X"), arguments.pop("y"), **arguments)
+
+
+def test_settings_reach_every_method(fake, monkeypatch):
+    seen = []
+    monkeypatch.setattr(comparison, "make", lambda method, **settings: seen.append(settings) or Fake(method))
+    compare(NUMBERS, np.arange(40.0), methods=["hnn", "ensemble_hc"], folds=2, seed=7, settings=TINY)
+    assert seen == 4 * [{**TINY, "random_state": 7}]
+
+
+# Figures.
+
+
+def test_figures_are_those_of_the_held_out_rows():
+    """Recomputed by hand: folds by the seed, every metric, mean and standard error, the curve of all rows together."""
+    result = compare(DATA.X, DATA.y, methods=["hnn"], folds=3, seed=4, settings=TINY, target="price")
+    truths = []
+    for train, test in KFold(3, shuffle=True, random_state=4).split(DATA.y):
+        model = make("hnn", **TINY, random_state=4).fit(DATA.X[train], DATA.y[train])
+        truths.append((DATA.y[test], model.predict_dist(DATA.X[test])))
+    (hnn,) = result["methods"]
+    scores = [metrics.evaluate(*truth) for truth in truths]
+    assert set(hnn["metrics"]) == set(comparison.METRICS) | {"seconds"}
+    for name in comparison.METRICS:
+        values = [score[name] for score in scores]
+        np.testing.assert_allclose(hnn["metrics"][name]["values"], values, rtol=1e-6)
+        np.testing.assert_allclose(hnn["metrics"][name]["mean"], np.mean(values), rtol=1e-6)
+        error = np.sqrt(np.var(values, ddof=1) / 3)
+        np.testing.assert_allclose(hnn["metrics"][name]["standard_error"], error, rtol=1e-5, atol=1e-12)
+    for level, covered in zip(hnn["curve"]["levels"], hnn["curve"]["coverage"], strict=True):
+        inside = [metrics.coverage(*truth, level=level) for truth in truths]  # equally many rows in each
+        np.testing.assert_allclose(covered, np.mean(inside), atol=1e-9)
+    assert hnn["curve"]["levels"][::49] == [0.01, 0.5, 0.99]
+    del result["methods"], result["recommendation"]
+    floor = metrics.ce_noise_floor(40)
+    assert result == {"target": "price", "rows": 120, "folds": 3, "seed": 4, "groups": None, "ce_noise_floor": floor}
+
+
+def test_same_seed_same_result_with_any_number_of_processes():
+    """To the last bit, but for the seconds; the number of threads is left as it was."""
+    torch.set_num_threads(2)
+    try:
+        here, again, elsewhere = (
+            compare(DATA.X, DATA.y, methods=["hnn", "dropout_hc"], folds=2, settings=TINY, jobs=jobs)
+            for jobs in (1, 1, 2)
+        )
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(1)
+    assert without_seconds(here) == without_seconds(again) == without_seconds(elsewhere)
+    assert here["recommendation"] == elsewhere["recommendation"]
+    other = compare(DATA.X, DATA.y, methods=["hnn", "dropout_hc"], folds=2, settings=TINY, seed=1)
+    assert without_seconds(other) != without_seconds(here)
+
+
+def test_the_better_method_is_recommended():
+    """Noise that grows twentyfold: a method that sees it beats a constant sigma, and the text says so."""
+    data = heteroscedastic(600)
+    settings = {"width": 32, "depth": 2, "max_epochs": 60}
+    result = compare(data.X, data.y, methods=["constant_sigma", "hnn"], folds=3, settings=settings)
+    assert result["recommendation"]["method"] == "hnn"
+    assert re.match(
+        r"HNN: lowest CRPS, 0\.\d+ ± 0\.\d+, \d+\.\d % below Constant sigma, more", result["recommendation"]["text"]
+    )
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+def test_frames_keep_the_kinds_of_their_columns(kind):
+    """One label makes a column text; the fold that trains without it would find numbers as text, and fail."""
+    labels = ["12a", *(["7", "12", None] * 20)[:59]]
+    frame = kind({"house": labels, "size": DATA.X[:60, 0]})
+    result = compare(frame, DATA.y[:60], methods=["hnn"], folds=2, settings=TINY)
+    assert result["methods"][0]["failed"] is None
+
+
+def test_json_even_where_a_density_vanishes(fake, monkeypatch):
+    """An infinite NLL is None, and says nothing against the other figures."""
+    monkeypatch.setattr(Fake, "stds", {"hnn": 1e-200})
+    result = compare(NUMBERS, np.linspace(-1, 1, 40), methods=["hnn"], folds=2)
+    figures = json.loads(json.dumps(result, allow_nan=False))["methods"][0]["metrics"]
+    assert figures["nll"] == {"mean": None, "standard_error": None, "values": [None, None]}
+    assert figures["crps"]["mean"] == pytest.approx(np.mean(np.abs(np.linspace(-1, 1, 40))))
+
+
+def test_standard_errors_of_any_size():
+    """Squares of the largest and the smallest floats stay within their range."""
+    for scale in (1e-200, 1.0, 1e300):
+        summary = over_folds([1.0 * scale, 3.0 * scale])
+        assert summary["mean"] == pytest.approx(2 * scale, rel=1e-12)
+        assert summary["standard_error"] == pytest.approx(1.0 * scale, rel=1e-12)
+    assert over_folds([0.0, 0.0]) == {"mean": 0.0, "standard_error": 0.0, "values": [0.0, 0.0]}
+
+
+# Rows.
+
+
+def test_all_methods_have_the_same_folds(fake):
+    """Paired differences need the same rows; every row is held out once."""
+    compare(NUMBERS, np.arange(40.0), methods=["hnn", "ensemble_hc"], folds=4, seed=3)
+    folds = {method: [] for method in ("hnn", "ensemble_hc")}
+    for method, train, test, groups in fake.given:
+        assert sorted([*train, *test]) == list(range(40))
+        assert groups is None
+        folds[method].append(test.tolist())
+    assert folds["hnn"] == folds["ensemble_hc"]
+    assert sorted(row for fold in folds["hnn"] for row in fold) == list(range(40))
+
+
+def test_groups_are_never_split(fake):
+    """Not between folds, and the model hears of them; the floor is that of folds of unequal size."""
+    labels = np.array([f"patient {i % 7}" for i in range(40)])
+    result = compare(NUMBERS, np.arange(40.0), methods=["hnn"], folds=3, groups=labels, group_name="patient")
+    for _, train, test, groups in fake.given:
+        assert not set(labels[train]) & set(labels[test])
+        assert sorted([*train, *test]) == list(range(40))
+        pairs = set(zip(labels[train], groups, strict=True))
+        assert len(pairs) == len(set(labels[train])) == len(set(groups))
+    floors = [metrics.ce_noise_floor(len(test)) for _, _, test, _ in fake.given]
+    assert result["ce_noise_floor"] == pytest.approx(np.mean(floors))
+    assert result["groups"] == "patient"
+
+
+def test_two_groups_can_be_compared():
+    """Each training part is one group then, which a model takes for none."""
+    result = compare(DATA.X, DATA.y, methods=["hnn"], folds=2, groups=np.arange(120) % 2, settings=TINY)
+    assert result["methods"][0]["failed"] is None
+    assert result["groups"] == "groups"
+
+
+def test_max_rows(fake):
+    """At most so many, by the seed; all of them if there are not more."""
+    assert compare(NUMBERS, np.arange(40.0), methods=["hnn"], folds=2, max_rows=11)["rows"] == 11
+    for _, train, test, _ in fake.given:
+        assert len({*train, *test}) == 11
+    assert compare(NUMBERS, np.arange(40.0), methods=["hnn"], folds=2, max_rows=40)["rows"] == 40
+    first, again, other = (draw_rows(1000, None, 100, 2, seed).tolist() for seed in (0, 0, 1))
+    assert first == again != other
+    assert len(set(first)) == 100
+
+
+def test_max_rows_takes_whole_groups_where_they_fit():
+    """Ten groups of ten: five whole ones. Groups too large for that: rows of all of them."""
+    labels = np.repeat(np.arange(10), 10)
+    rows = draw_rows(100, labels, 55, 3, seed=0)
+    assert len(rows) == 50
+    assert set(np.bincount(labels[rows], minlength=10)) == {0, 10}
+    large = np.repeat(np.arange(4), 25)
+    rows = draw_rows(100, large, 55, 3, seed=0)
+    assert len(rows) == 55
+    assert set(large[rows]) == {0, 1, 2, 3}
+
+
+# What goes wrong.
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (ValueError("y must be kind, got y=3; ask it"), "fold 1 of 2: y must be kind, got y=3; ask it"),
+        (RuntimeError("first line\nsecond line"), "fold 1 of 2: first line"),
+        (MemoryError(), "fold 1 of 2: MemoryError"),
+    ],
+)
+def test_a_method_that_fails_leaves_the_others(fake, error, sentence):
+    fake.errors["hnn"] = error
+    result = compare(NUMBERS, np.linspace(-2, 2, 40), methods=["hnn", "ensemble_hc"], folds=2)
+    hnn, ensemble = result["methods"]
+    assert hnn == {"name": "hnn", "title": "HNN", "failed": sentence, "metrics": {}, "curve": None}
+    assert ensemble["failed"] is None
+    assert result["recommendation"]["method"] == "ensemble_hc"
+    assert "with no other method to compare" in result["recommendation"]["text"]
+    assert " Not judged, because of an error: HNN." in result["recommendation"]["text"]
+
+
+def test_an_error_in_another_process_is_told_as_one_here():
+    """A setting that only some methods have; the rest is compared."""
+    settings = {**TINY, "estimator_options": {"members": 2}}
+    result = compare(DATA.X, DATA.y, methods=["hnn", "ensemble_hc"], folds=2, settings=settings, jobs=2)
+    hnn, ensemble = result["methods"]
+    assert hnn["failed"].startswith("fold 1 of 2: estimator_options must be one of ")
+    assert ensemble["failed"] is None
+
+
+def test_no_method_left(fake):
+    fake.errors |= {"hnn": ValueError("sorry"), "ensemble_hc": ValueError("sorry too")}
+    with pytest.raises(ValueError, match=r"^no method could be trained; HNN, fold 1 of 2: sorry$"):
+        compare(NUMBERS, np.arange(40.0), methods=["hnn", "ensemble_hc"], folds=2)
+
+
+def test_a_score_beyond_all_floats_is_a_failure(fake):
+    with pytest.raises(ValueError, match=r"HNN, fold 1 of 2: its CRPS passes the range of floats$"):
+        compare(NUMBERS, np.full(40, 1.7e308) * np.tile([1, -1], 20), methods=["hnn"], folds=2)
+
+
+class Impatient(nn.Module):
+    """Presses Ctrl-C in the middle of training."""
+
+    calls = 0
+
+    def __init__(self, n_inputs, n_outputs):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(n_inputs, 8), nn.ReLU(), nn.Linear(8, n_outputs))
+
+    def forward(self, x):
+        Impatient.calls += 1
+        if Impatient.calls == 20:
+            raise KeyboardInterrupt
+        return self.layers(x)
+
+
+def test_ctrl_c_ends_the_comparison(fake, monkeypatch):
+    """Alone, training would keep its best weights and go on; here the next fit would start."""
+    monkeypatch.setattr(comparison, "make", make)
+    monkeypatch.setattr(Impatient, "calls", 0)
+    done = []
+    with pytest.raises(KeyboardInterrupt):
+        compare(
+            DATA.X,
+            DATA.y,
+            methods=["hnn"],
+            folds=2,
+            settings={"network": Impatient, "max_epochs": 30},
+            progress=lambda *step: done.append(step),
+        )
+    assert Impatient.calls == 20
+    assert done == []
+
+
+def test_warnings_are_told_once():
+    """Not once per fit; here all four fits of two folds give the same."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        compare(DATA.X, np.full(120, 5.0), methods=["hnn", "quantile_hc"], folds=2, settings=TINY)
+    (warning,) = seen
+    assert warning.category is DegenerateDataWarning
+    assert str(warning.message).startswith("y is constant (5)")
+    assert warning.filename == __file__
+
+
+def test_progress(fake):
+    steps = []
+    compare(
+        NUMBERS, np.arange(40.0), methods=["hnn", "ensemble_hc"], folds=2, progress=lambda *step: steps.append(step)
+    )
+    assert steps == [
+        (1, 4, "HNN, fold 1 of 2"),
+        (2, 4, "Ensemble-HC, fold 1 of 2"),
+        (3, 4, "HNN, fold 2 of 2"),
+        (4, 4, "Ensemble-HC, fold 2 of 2"),
+    ]
+
+
+# Choice and words.
+
+
+def test_choose(fake):
+    """Three folds over AUTO, of 3,000 rows at most, fewer folds for few rows or groups."""
+    X, y = np.arange(4000.0)[:, None], np.random.default_rng(0).normal(size=4000)
+    method, result = choose(X, y, seed=2)
+    assert method == result["recommendation"]["method"] == "hnn"
+    assert [m["name"] for m in result["methods"]] == list(AUTO)
+    assert (result["rows"], result["folds"], result["seed"]) == (3000, 3, 2)
+    assert choose(X[:5], y[:5])[1]["folds"] == 2
+    assert choose(X[:50], y[:50], groups=np.arange(50) % 2)[1]["folds"] == 2
+    with pytest.raises(
+        ValueError, match=r"^y must have at least 4 values to choose a method by, got y='3 values'; name a"
+    ):
+        choose(X[:3], y[:3])
+
+
+def method(name, scores, ce=0.1, coverage=0.9):
+    figures = {"crps": over_folds(scores), "ce": over_folds([ce, ce]), "coverage_90": over_folds([coverage, coverage])}
+    return {"name": name, "title": METHODS[name].title, "failed": None, "metrics": figures, "curve": None}
+
+
+HNN, ENSEMBLE, DROPOUT = "hnn", "ensemble_hc", "dropout_hc"
+
+
+@pytest.mark.parametrize(
+    ("methods", "expected", "text"),
+    [
+        pytest.param(
+            [method(HNN, [0.36, 0.37]), method(DROPOUT, [0.38, 0.40]), method(ENSEMBLE, [0.34, 0.35])],
+            ENSEMBLE,
+            "Ensemble-HC: lowest CRPS, 0.345 ± 0.005, 5.5 % below HNN, more than fold noise; "
+            "its calibration error 0.1 is near the noise floor 0.09.",
+            id="clear",
+        ),
+        pytest.param(
+            [method(HNN, [0.36, 0.33, 0.39]), method(ENSEMBLE, [0.33, 0.34, 0.35])],
+            ENSEMBLE,
+            "Ensemble-HC: lowest CRPS, 0.34 ± 0.0058, 5.6 % below HNN, within fold noise; "
+            "its calibration error 0.1 is near the noise floor 0.09.",
+            id="noisy but not small",
+        ),
+        pytest.param(
+            [method(ENSEMBLE, [0.350, 0.360]), method(HNN, [0.356, 0.358]), method(DROPOUT, [0.356, 0.358])],
+            HNN,
+            "HNN: CRPS 0.357 ± 0.001, 0.6 % above the lowest (Ensemble-HC), within fold noise, "
+            "but cheaper: a prediction takes 1 instead of 8 passes through a network; "
+            "its calibration error 0.1 is near the noise floor 0.09.",
+            id="small and noisy: the cheaper",
+        ),
+        pytest.param(
+            [method(HNN, [0.353, 0.3631]), method(ENSEMBLE, [0.350, 0.360])],
+            ENSEMBLE,
+            "Ensemble-HC: lowest CRPS, 0.355 ± 0.005, 0.9 % below HNN, more than fold noise; "
+            "its calibration error 0.1 is near the noise floor 0.09.",
+            id="small but no noise",
+        ),
+        pytest.param(
+            [method(HNN, [0.35, 0.36], ce=0.35, coverage=0.824), method(DROPOUT, [0.35, 0.36])],
+            HNN,
+            "HNN: lowest CRPS, 0.355 ± 0.005, less than 0.1 % below Dropout-HC, within fold noise; "
+            "its calibration error 0.35 is above the noise floor 0.09, and its 90 % intervals cover 82.4 %.",
+            id="overconfident",
+        ),
+        pytest.param(
+            [method(HNN, [0.0, 0.0], ce=0.0), method(DROPOUT, [0.0, 0.0])],
+            HNN,
+            "HNN: lowest CRPS, 0 ± 0, less than 0.1 % below Dropout-HC, within fold noise; "
+            "its calibration error 0 is near the noise floor 0.09.",
+            id="no error at all",
+        ),
+    ],
+)
+def test_recommendation(methods, expected, text):
+    """Lowest CRPS, unless a cheaper method is as good; the text gives the figures that led there."""
+    assert recommend(methods, floor=0.09, rows=1000) == {"method": expected, "text": text}
+
+
+def test_few_rows_are_mentioned():
+    text = recommend([method(HNN, [1.0, 2.0])], floor=0.3, rows=40)["text"]
+    assert text.endswith("0.3. With only 40 rows, another seed may well rank the methods differently.")
+    assert "only" not in recommend([method(HNN, [1.0, 2.0])], floor=0.3, rows=300)["text"]

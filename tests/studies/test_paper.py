@@ -1,0 +1,68 @@
+"""The committed study: its figures must come out again."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hetcal import methods
+from hetcal.studies.cells import check_settings, run_cell
+from hetcal.studies.protocol import Cell, read_protocol
+
+PAPER = Path(__file__).parents[2] / "benchmarks" / "paper"
+PROTOCOL = read_protocol(PAPER / "protocol.toml")
+
+
+def committed(name):
+    with (PAPER / name).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_protocol_is_the_papers():
+    """Eight sets, four methods, at least ten splits (five for the two largest), known settings, all its figures."""
+    check_settings(PROTOCOL)
+    table = PROTOCOL.study("table-1")
+    assert len(table.datasets) == 8
+    assert set(table.methods) == set(methods.PAPER)
+    assert {name: table.seeds_of.get(name, table.seeds) for name in table.datasets} == {
+        **dict.fromkeys(table.datasets, 10),
+        "superconductivity": 5,
+        "energy": 5,
+    }
+    assert {(name, method) for name in PROTOCOL.reference for method in PROTOCOL.reference[name]} == {
+        (name, method) for name in table.datasets for method in table.methods
+    }
+
+
+def test_every_cell_of_the_protocol_is_in_the_committed_files():
+    """cells.csv has each cell once, and summary.csv is their mean."""
+    cells = committed("cells.csv")
+    found = [(row["study"], row["dataset"], row["method"], row["varied"], int(row["seed"])) for row in cells]
+    variants = {cell: " ".join(f"{name}={value}" for name, value in cell.varied) for cell in PROTOCOL.cells()}
+    assert sorted(found) == sorted((c.study, c.dataset, c.method, variants[c], c.seed) for c in PROTOCOL.cells())
+    for row in committed("summary.csv"):
+        key = ("study", "dataset", "method", "varied")
+        alike = [float(cell["ce"]) for cell in cells if all(cell[name] == row[name] for name in key)]
+        assert len(alike) == int(row["n_splits"])
+        assert np.isclose(np.mean(alike), float(row["ce"]), rtol=1e-4)
+
+
+def test_a_cell_comes_out_again(load_raw):
+    """Quantile-HC on Auto MPG, split 0, trained anew.
+
+    On one machine the figures come out to the last digit. Training is chaotic, and another processor may round its way
+    to another network: over 20 seeds on this split the RMSE has a standard deviation of 0.105 and the CRPS of 0.060;
+    four of them are allowed: a false alarm in some 10,000 machines.
+    """
+    load_raw("auto-mpg")  # skips where the raw files are not to be had
+    cell = Cell("table-1", "auto-mpg", "quantile_hc", seed=0)
+    row = next(
+        row
+        for row in committed("cells.csv")
+        if (row["study"], row["dataset"], row["method"], row["seed"]) == ("table-1", "auto-mpg", "quantile_hc", "0")
+    )
+    metrics = run_cell(PROTOCOL, cell)["metrics"]
+    assert metrics["n"] == 79
+    assert metrics["rmse"] == pytest.approx(float(row["rmse"]), abs=4 * 0.105)
+    assert metrics["crps"] == pytest.approx(float(row["crps"]), abs=4 * 0.060)

@@ -1,0 +1,278 @@
+"""From tables to matrices: kinds of columns, missing values, scaling without overflow, merging of equal rows."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from hetcal.prediction import Prediction
+from hetcal.tabular.columns import MISSING, read_table
+from hetcal.tabular.encoding import TableEncoder, Vocabulary, date_features
+from hetcal.tabular.rows import merge_equal_rows
+from hetcal.transforms import Standardizer
+
+RNG = np.random.default_rng(0)
+ONES = np.ones(6)
+FRAME = {
+    "number": [1.0, 2.0, None, 4.0, 5.0, 6.0],
+    "flag": [True, False, True, None, True, False],
+    "text": ["red", "blue", None, "red", "red", "blue"],
+}
+
+
+def encode(table, weights=None):
+    weights = np.ones(len(table)) if weights is None else weights
+    return TableEncoder().fit(table, weights).transform(table)
+
+
+def test_standardizer_is_scikit_learns_with_weights():
+    """The weighted moments are those of StandardScaler, missing values included."""
+    values = RNG.normal(3, 5, size=(50, 4))
+    values[3, 1] = np.nan
+    weights = RNG.uniform(size=50)
+    expected = StandardScaler().fit(values, sample_weight=weights).transform(values)
+    assert_allclose(Standardizer().fit(values, weights).transform(values), expected)
+
+
+@given(st.sampled_from([1e-200, 1e-12, 1.0, 1e12, 1e200, 1e300]))
+def test_standardizer_does_not_overflow(scale):
+    """Units do not matter between 1e-200 and 1e300, and `inverse` undoes `transform`."""
+    values = np.array([1.0, 2.0, 5.0, -3.0]) * scale
+    scaler = Standardizer().fit(values, np.ones(4))
+    standardized = scaler.transform(values)
+    assert_allclose(standardized, Standardizer().fit(values / scale, np.ones(4)).transform(values / scale), rtol=1e-9)
+    back = scaler.inverse(Prediction(standardized, np.full(4, 2.0)))
+    assert_allclose(back.mean, values, rtol=1e-12)
+    assert_allclose(back.std, np.full(4, 2.0 * scaler.scale))
+
+
+def test_constant_columns_become_zero():
+    """A constant column, and one constant but for rounding, carry nothing and divide by nothing."""
+    values = np.column_stack([np.full(6, 3.0), 1e9 + 1e-7 * np.arange(6), np.arange(6)])
+    scaler = Standardizer().fit(values, ONES)
+    assert_array_equal(scaler.is_constant, [True, True, False])
+    assert np.abs(scaler.transform(values)[:, :2]).max() < 1e-6
+
+
+@pytest.mark.parametrize("make_frame", [pd.DataFrame, pl.DataFrame])
+def test_frames_give_the_same_matrix(make_frame):
+    """pandas and polars: numbers and booleans as numbers, text one-hot, a column that says what was missing."""
+    table = read_table(make_frame(FRAME))
+    assert [table.kind(name) for name in table.columns] == ["numbers", "numbers", "text"]
+    matrix = encode(table)
+    # number, flag, two columns for missing, then blue, red and missing
+    assert matrix.shape == (6, 2 + 2 + 3)
+    assert matrix.dtype == np.float32
+    assert matrix[2, 0] == 0  # missing number at the mean
+    assert_array_equal(matrix[:, 2], [0, 0, 1, 0, 0, 0])
+    assert_array_equal(matrix[:, 3], [0, 0, 0, 1, 0, 0])
+    assert_array_equal(matrix[:, 4:].sum(axis=1), np.ones(6))
+
+
+def test_categories_of_every_kind():
+    """Categories of text and of numbers, pandas and polars, are labels."""
+    for frame in (
+        pd.DataFrame({"c": pd.Categorical([3, 1, 3])}),
+        pd.DataFrame({"c": pd.Categorical(["3", "1", "3"])}),
+        pl.DataFrame({"c": pl.Series(["3", "1", "3"], dtype=pl.Categorical)}),
+        pl.DataFrame({"c": pl.Series(["3", "1", "3"], dtype=pl.Enum(["1", "3"]))}),
+    ):
+        assert read_table(frame).columns["c"].tolist() == ["3", "1", "3"]
+
+
+def test_missing_values_of_every_kind():
+    """None, NaN, pandas' NA and NaT in object columns are missing."""
+    objects = np.array([None, float("nan"), pd.NA, pd.NaT, "a"], dtype=object)
+    assert read_table(objects[:, None]).columns["x0"].tolist() == [MISSING] * 4 + ["a"]
+    numbers = np.array([None, float("nan"), pd.NA, 2], dtype=object)
+    assert_array_equal(read_table(numbers[:, None]).columns["x0"], [np.nan, np.nan, np.nan, 2.0])
+
+
+def test_a_gap_in_a_category_is_missing():
+    """pandas gives NaN there, which is no label."""
+    frame = pd.DataFrame({"c": pd.Categorical(["1", None, "2"])})
+    assert read_table(frame).columns["c"].tolist() == ["1", MISSING, "2"]
+
+
+def test_rare_and_unseen_labels():
+    """At most 50 columns for one text column; labels not seen in fit do not raise."""
+    table = read_table(pd.DataFrame({"c": [f"label {i % 300}" for i in range(900)]}))
+    encoder = TableEncoder().fit(table, np.ones(900))
+    assert encoder.transform(table).shape == (900, 50)
+    unseen = encoder.transform(read_table(pd.DataFrame({"c": ["never seen"]})))
+    assert unseen.sum() == 1  # falls to the rare ones
+    few = TableEncoder().fit(read_table(pd.DataFrame({"c": ["a", "b"]})), np.ones(2))
+    assert few.transform(read_table(pd.DataFrame({"c": ["never seen"]}))).sum() == 0
+
+
+def test_far_values_are_clipped_for_float32():
+    """A value that would overflow float32 stays finite."""
+    encoder = TableEncoder().fit(read_table(np.arange(6.0)[:, None]), ONES)
+    assert np.isfinite(encoder.transform(read_table(np.array([[1e300]])))).all()
+
+
+def small_tables():
+    cell = st.sampled_from([0.0, 1.0, -1.0, np.nan])
+    return st.lists(st.tuples(cell, cell, st.sampled_from([0.0, 1.0]), st.integers(0, 3)), min_size=1, max_size=12)
+
+
+@given(small_tables(), st.randoms(use_true_random=False))
+def test_merging_equals_repeating_and_ignores_order(rows, random):
+    """Weighted rows, the same rows repeated, and any order of them merge to the very same arrays."""
+
+    def merged(rows):
+        array = np.array([row[:2] for row in rows], dtype=float).reshape(-1, 2)
+        y, weights = (np.array([row[i] for row in rows], dtype=float) for i in (2, 3))
+        kept, total = merge_equal_rows(read_table(array), y, weights)
+        return np.column_stack([array[kept], y[kept], total])
+
+    if not any(row[3] for row in rows):
+        rows = [(*rows[0][:3], 1)]
+    repeated = [(*row[:3], 1) for row in rows for _ in range(row[3])]
+    random.shuffle(repeated)
+    expected = merged(rows)
+    assert_array_equal(merged(repeated), expected)
+    assert expected[:, -1].sum() == sum(row[3] for row in rows)
+    keys = {tuple(np.nan_to_num(row[:-1], nan=9.0)) for row in expected}
+    assert len(keys) == len(expected)
+
+
+def test_merging_does_not_depend_on_units():
+    """Ranks decide the order, so other units of X and y leave it as it is."""
+    X, y = RNG.normal(size=(40, 3)), RNG.normal(size=40)
+    first, _ = merge_equal_rows(read_table(X), y, np.ones(40))
+    second, _ = merge_equal_rows(read_table(X * 1e-9 + 7), 1e6 + 3 * y, np.ones(40))
+    assert_array_equal(second, first)
+
+
+def test_equal_rows_of_different_groups_stay_apart():
+    """A row that two patients share belongs to both; within a group equal rows are merged."""
+    table, y, weights = read_table(np.array([[1.0], [1.0], [1.0], [2.0]])), np.zeros(4), np.ones(4)
+    kept, merged = merge_equal_rows(table, y, weights, np.array([0, 1, 1, 1]))
+    assert sorted(zip(kept.tolist(), merged.tolist(), strict=True)) == [(0, 1.0), (1, 2.0), (3, 1.0)]
+    assert len(merge_equal_rows(table, y, weights)[0]) == 2
+
+
+@given(
+    st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=40),
+    st.lists(st.sampled_from("abcdefghXY"), min_size=1, max_size=10),
+    st.integers(2, 10),
+)
+def test_vocabulary_is_scikit_learns_one_hot_encoder(seen, new, most):
+    """The same columns in the same order, ties among rare labels and new labels included.
+
+    Where a column has as many labels as may have a column, those that occur once are rare.
+    """
+    column, later = (np.array(values, dtype=object) for values in (seen, new))
+    theirs = OneHotEncoder(
+        handle_unknown="infrequent_if_exist",
+        max_categories=most,
+        min_frequency=2 if len(set(seen)) >= most else None,
+        sparse_output=False,
+    )
+    theirs.fit(column[:, None])
+    ours = Vocabulary().fit(column, most)
+    for values in (column, later):
+        assert_array_equal(ours.transform(values), theirs.transform(values[:, None]))
+
+
+@pytest.mark.parametrize("n", [21, 40, 240])
+def test_names_are_not_kept(n):
+    """A column that is different in every row has no labels, only rare ones, and tells nothing."""
+    table = read_table(pd.DataFrame({"name": [f"Jane Doe {i}" for i in range(n)]}))
+    encoder = TableEncoder().fit(table, np.ones(n))
+    words = encoder.vocabularies["name"]
+    assert (words.labels, words.has_rare) == ([], True)
+    assert_array_equal(encoder.transform(table), np.ones((n, 1)))
+    assert not encoder.is_informative
+
+
+def test_labels_that_occur_once():
+    """They keep their column among few labels, such as towns; among more than twenty they are rare."""
+    few = [f"town {i:02}" for i in range(20)]
+    words = Vocabulary().fit(np.array(few, dtype=object), 50)
+    assert (words.labels, words.has_rare) == (few, False)
+    often = [f"town {i:02}" for i in range(30)]
+    words = Vocabulary().fit(np.array([*often, *often, "one", "two"], dtype=object), 50)
+    assert (words.labels, words.has_rare) == (often, True)
+    assert_array_equal(words.transform(np.array(["one", "new", "town 00"], dtype=object)).argmax(axis=1), [30, 30, 0])
+    words = Vocabulary().fit(np.array(often * 2, dtype=object), 50)
+    assert (words.labels, words.has_rare) == (often, False)
+
+
+def test_unseen_labels_are_counted():
+    """By column and row; where rare labels were merged nobody remembers which they were."""
+    table = read_table(pd.DataFrame({"few": ["a", "b", "a"], "many": ["p", "q", "r"]}))
+    encoder = TableEncoder(max_categories=3).fit(table, np.ones(3))
+    new = read_table(pd.DataFrame({"few": ["a", "z", None], "many": ["s", "t", "p"]}))
+    assert encoder.count_unseen(new) == {"few": 2}
+    assert encoder.count_unseen(table) == {}
+
+
+@pytest.mark.parametrize("make_frame", [pd.DataFrame, pl.DataFrame])
+def test_dates_become_trend_and_cycles(make_frame):
+    """Days since 1970, and where in year, week and day, in any frame; a missing date has a column that says so."""
+    when = [datetime.datetime(2024, 2, 29, 18), None, datetime.datetime(1969, 12, 31)]
+    table = read_table(make_frame({"when": when}))
+    features = date_features(table.columns["when"])
+    days = [pd.Timestamp(w).timestamp() / 86400 if w else np.nan for w in when]
+    assert_array_equal(features[:, 0], days)
+    assert_array_equal(features[1, 1:], np.zeros(6))
+    year, week, day = (np.arctan2(features[:, 1 + k], features[:, 2 + k])[[0, 2]] / (2 * np.pi) % 1 for k in (0, 2, 4))
+    assert_allclose(year * 365.25, [59.75, 364])  # 31 + 28 days and 18 hours; the last day of 1969
+    assert_allclose(week * 7, [np.array(days[0]) % 7, 6], atol=1e-9)
+    assert_allclose(day, [0.75, 0], atol=1e-12)
+    encoder = TableEncoder().fit(table, np.ones(3))
+    assert encoder.kinds == {"when": "dates"}
+    assert encoder.ranges == {"when": (days[2], days[0])}
+    assert encoder.transform(table).shape == (3, 8)
+    assert_array_equal(encoder.transform(table)[:, 7], [0, 1, 0])
+
+
+def test_days_without_time_have_no_noise_in_the_circle_of_the_day():
+    """All midnights: constant, so it stays zero instead of rounding errors blown up by standardization."""
+    table = read_table(pd.DataFrame({"day": pd.date_range("2019-01-01", periods=900)}))
+    encoded = TableEncoder().fit(table, np.ones(900)).transform(table)
+    assert_array_equal(encoded[:, 5:], 0)
+
+
+def test_dates_with_a_time_zone_are_moments():
+    """The same moment in another zone is the same input; a date without time is its midnight."""
+    utc = pd.DataFrame({"when": pd.to_datetime(["2024-03-01T12:00Z", "2024-03-02T00:00Z"])})
+    berlin = utc.assign(when=utc["when"].dt.tz_convert("Europe/Berlin"))
+    naive = pl.DataFrame({"when": [datetime.datetime(2024, 3, 1, 12), datetime.datetime(2024, 3, 2)]})
+    columns = [read_table(frame).columns["when"] for frame in (utc, berlin, naive)]
+    assert_array_equal(columns[0], columns[1])
+    assert_array_equal(columns[0], columns[2])
+    days = read_table(pl.DataFrame({"when": [datetime.date(2024, 3, 2)]})).columns["when"]
+    assert days[0] == columns[0][1]
+
+
+def test_a_date_column_must_stay_one():
+    """Text where dates were is named; a column of missing values only is still dates."""
+    table = read_table(pd.DataFrame({"when": pd.date_range("2024-01-01", periods=3)}))
+    encoder = TableEncoder().fit(table, np.ones(3))
+    with pytest.raises(ValueError, match=r"column 'when' must hold dates as in fit, got column 'when'='text'"):
+        encoder.transform(read_table(pd.DataFrame({"when": ["soon", "late", "now"]})))
+    empty = encoder.transform(read_table(pd.DataFrame({"when": [np.nan, np.nan]})))
+    assert_array_equal(empty, encoder.transform(read_table(pd.DataFrame({"when": pd.to_datetime([None, None])}))))
+
+
+def test_ranges_are_those_of_the_present_values():
+    table = read_table(pd.DataFrame({"a": [3.0, np.nan, -1.0], "b": [np.nan] * 3, "c": ["x", "y", "z"]}))
+    assert TableEncoder().fit(table, np.ones(3)).ranges == {"a": (-1.0, 3.0), "b": None}
+
+
+def test_values_far_outside_the_range_are_counted():
+    """Beyond the range by more than half its width; missing values and labels do not count."""
+    frame = pd.DataFrame({"a": [0.0, 10.0], "b": [np.nan] * 2, "t": ["x", "y"], "d": pd.to_datetime(["2020", "2021"])})
+    encoder = TableEncoder().fit(read_table(frame), np.ones(2))
+    new = pd.DataFrame({"a": [-6.0, 14.9, np.nan], "b": [9.0, 0.0, 1.0], "t": ["z"] * 3})
+    new["d"] = pd.to_datetime(["2020-07-01", "2021-12-31", "1999-01-01"])
+    assert encoder.count_outside(read_table(new)) == {"a": 1, "d": 2}
