@@ -25,6 +25,7 @@ from hetcal.exceptions import TrainingDivergedError, TrainingWarning
 from hetcal.metrics import ce
 from hetcal.objectives import CRITERIA, Objective
 from hetcal.prediction import Prediction, join
+from hetcal.splitting import hold_out
 
 # With fewer rows than this a tenth of them says nothing about when to stop; all rows then train.
 MIN_ROWS_FOR_VALIDATION = 10
@@ -249,21 +250,10 @@ def split(
 ) -> tuple[Rows, Rows]:
     """Random training and validation rows, or whole groups; none for validation if too few to say anything."""
     n_validation = math.ceil(validation_fraction * len(rows)) if len(rows) >= MIN_ROWS_FOR_VALIDATION else 0
-    order = torch.randperm(len(rows), generator=generator)
-    if groups is not None and n_validation:
-        order, n_validation = by_groups(order, n_validation, groups.cpu())
-    order = order.to(rows.y.device)
-    return rows.take(order[n_validation:]), rows.take(order[:n_validation])
-
-
-def by_groups(order: Tensor, n_validation: int, groups: Tensor) -> tuple[Tensor, int]:
-    """The order with whole groups first, until about `n_validation` rows; one group at least remains for training."""
-    counts = torch.bincount(groups)
-    drawn = list(dict.fromkeys(groups[order].tolist()))  # in random order
-    ends = counts[drawn].cumsum(0)
-    taken = int((ends[:-1] - n_validation).abs().argmin()) + 1
-    held_back = torch.isin(groups[order], torch.tensor(drawn[:taken]))
-    return torch.cat([order[held_back], order[~held_back]]), int(ends[taken - 1])
+    order = torch.randperm(len(rows), generator=generator).numpy()
+    parts = hold_out(order, n_validation, None if groups is None else groups.cpu().numpy())
+    training, validation = (rows.take(torch.from_numpy(part).to(rows.y.device)) for part in parts)
+    return training, validation
 
 
 def batches(rows: Rows, batch_size: int, generator: torch.Generator, input_noise: float = 0.0) -> Iterator[Rows]:
@@ -287,7 +277,7 @@ def make_loss(estimator: Any, objective: Objective, n_train: int) -> LossOf:
 
     def loss_of(batch: Rows) -> tuple[Prediction, Tensor, Tensor]:
         if estimator.training and hasattr(estimator, "at_rows"):
-            estimator.at_rows(batch.index, n_train)  # only ensembles ask which rows these are
+            estimator.at_rows(batch.index, n_train)
         prediction = estimator(batch.x)
         if batch.y.is_floating_point() and prediction.mean.shape != batch.y.shape:  # labels of classes are integers
             raise must(

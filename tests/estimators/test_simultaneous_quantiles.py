@@ -90,7 +90,7 @@ def test_sigma_is_read_from_the_pair():
 @pytest.mark.parametrize("y", [-1.0, 0.0, 0.7, 3.0])
 def test_own_loss_is_on_average_the_crps(y):
     """For N(0, 1), over 100,000 random levels: within six standard errors of the closed form."""
-    estimator = constant(0.0, 1.0, 1.0, 0.0, 0.0, levels=100_000)
+    estimator = constant(0.0, 1.0, 1.0, 0.0, 0.0, n_levels=100_000)
     target = torch.tensor([y])
     own_loss = estimator.own_loss(estimator(X[:1]), target, 100)
     levels = np.random.default_rng(0).uniform(size=100_000)
@@ -153,7 +153,7 @@ def test_learns_a_skewed_distribution():
         ({"quantiles": (0.9, 0.1)}, "quantiles must be one below and one above 0.5"),
         ({"quantiles": (0.1,)}, "quantiles must be one below and one above 0.5"),
         ({"quantiles": (0.0, 0.9)}, "quantiles must be between 0 and 1"),
-        ({"levels": 0}, "levels must be at least 1, got levels=0"),
+        ({"n_levels": 0}, "n_levels must be at least 1, got n_levels=0"),
     ],
 )
 def test_wrong_settings(settings, message):

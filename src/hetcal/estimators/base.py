@@ -1,8 +1,10 @@
 """The contract of an estimator, "sigma from where?", and prediction with it in bounded memory.
 
-An estimator is an `nn.Module` round a network with three members: `n_outputs`, how many columns it wants from the
-network for each target; `forward(x) -> Prediction`; `own_loss(prediction, y, n_train)`, what it needs beside the
-objective. Any object with these members works in `training.train`; the base class only saves writing.
+An estimator is an `nn.Module` around a network with three required members: `n_outputs`, the number of columns that it
+needs from the network for each target; `forward(x) -> Prediction`; `own_loss(prediction, y, n_train)`, the loss that it
+needs in addition to the objective. Two members are optional: `at_rows(index, n_train)`, called before every training
+batch, and `for_prediction()`, a faster equivalent of `forward` for evaluation mode. Any object with the required
+members works in `training.train`; the base class only saves writing.
 `hetcal.testing.check_estimator` tells whether an estimator of one's own keeps the contract.
 """
 
@@ -61,6 +63,12 @@ class AbstractEstimator(nn.Module):
     def for_prediction(self) -> Callable[[Tensor], Prediction]:
         """What `predict` calls, in evaluation mode, for block after block: the estimator itself, or a faster equal."""
         return self
+
+    def at_rows(self, index: Tensor, n_train: int) -> None:
+        """Optional: called before every training batch with the numbers of its rows among the `n_train` training rows.
+
+        An ensemble uses it to weight the rows differently for each member; most estimators ignore it.
+        """
 
     def own_loss(self, prediction: Prediction, y: Tensor, n_train: int) -> Tensor:
         """Loss per row (or one number for all rows) that this estimator needs beside the objective; none here."""

@@ -53,7 +53,7 @@ class SimultaneousQuantiles(AbstractEstimator):
     Args:
         network: Any module with five outputs per target.
         quantiles: The pair of levels that sigma is read from.
-        levels: Random levels per row and training step.
+        n_levels: Random levels per row and training step.
         std_floor, n_targets, seed: As for `MCDropout`.
 
     >>> estimator = SimultaneousQuantiles(nn.Linear(3, 5))
@@ -68,7 +68,7 @@ class SimultaneousQuantiles(AbstractEstimator):
         network: nn.Module,
         *,
         quantiles: tuple[float, float] = (0.1, 0.9),
-        levels: int = 8,
+        n_levels: int = 8,
         std_floor: float = 1e-3,
         n_targets: int = 1,
         seed: int = 0,
@@ -76,7 +76,7 @@ class SimultaneousQuantiles(AbstractEstimator):
         super().__init__(network, n_targets=n_targets, seed=seed)
         self.pair = check_quantile_pair(quantiles)
         self.pair_wings = wings(torch.tensor(self.pair, dtype=torch.float32))  # (2, 4)
-        self.levels = check_number("levels", levels, 1, integer=True)
+        self.n_levels = check_number("n_levels", n_levels, 1, integer=True)
         self.std_floor = check_number("std_floor", std_floor, 0, open_low=True)
 
     def forward(self, x: Tensor) -> QuantileFunctionPrediction:
@@ -92,7 +92,7 @@ class SimultaneousQuantiles(AbstractEstimator):
         assert isinstance(prediction, QuantileFunctionPrediction)
         levels = y.new_tensor(JUDGED_LEVELS)
         if self.training:
-            levels = torch.rand(*y.shape, self.levels, generator=self.generator).to(y)
+            levels = torch.rand(*y.shape, self.n_levels, generator=self.generator).to(y)
         error = y[..., None] - prediction.at(levels)
         return 2 * (levels * error).maximum((levels - 1) * error).mean(-1)  # (n,)
 

@@ -113,6 +113,8 @@ class TabularModel(BaseEstimator):
 
     def _read(self, X: Any, reset: bool) -> Table:
         """X as a table, its columns checked against (or, with `reset`, remembered from) fit."""
+        if isinstance(X, Table):
+            return self._read_columns(X, reset)
         if sparse.issparse(X):
             raise must("X", "be dense", f"a sparse {type(X).__name__}", "call X.toarray()", TypeError)
         if not nw.dependencies.is_into_dataframe(X):
@@ -130,6 +132,16 @@ class TabularModel(BaseEstimator):
         X = frame.to_native()
         validate_data(self, X, reset=reset, skip_check_array=True)
         return self._named(read_table(X, self._texts(reset)), reset)
+
+    def _read_columns(self, table: Table, reset: bool) -> Table:
+        """A table that was read before, by `read_table`: its columns are matched by name."""
+        if reset:
+            self.n_features_in_, self.feature_names_in_ = len(table.columns), np.array([*table.columns], dtype=object)
+            return table
+        missing = [name for name in self.encoder_.kinds if name not in table.columns]
+        if missing:
+            raise must("X", f"have the columns {missing}", [*table.columns], "give the columns that it had in fit")
+        return Table({name: table.columns[name] for name in self.encoder_.kinds})
 
     def _texts(self, reset: bool) -> set[int]:
         """Places of the columns that held text in fit; there, text that reads as a number is a label like others."""

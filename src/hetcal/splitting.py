@@ -1,0 +1,70 @@
+"""Which rows train and which are held out: at random, or by whole groups. The one place where rows are split.
+
+Rows of one group (a patient, a day) always stay on the same side, so that held-out rows are new to the model in the
+same way as the rows that it will predict later.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold
+
+from hetcal._checks import must
+
+RowNumbers = NDArray[np.intp]
+Split = tuple[RowNumbers, RowNumbers]  # training rows, held-out rows
+
+
+def split_rows(n: int, test_fraction: float, seed: int, groups: NDArray[np.int64] | None = None) -> Split:
+    """Training and test rows in random order; with `groups` about that fraction of the groups is tested on.
+
+    >>> train, test = split_rows(10, test_fraction=0.2, seed=0)
+    >>> len(train), len(test)
+    (8, 2)
+    """
+    generator = np.random.default_rng(seed)
+    if groups is None:
+        order = generator.permutation(n)
+        n_train = int((1 - test_fraction) * n)
+        return order[:n_train], order[n_train:]
+    check_two_groups(groups)
+    splitter = GroupShuffleSplit(n_splits=1, test_size=test_fraction, random_state=seed)
+    train, test = next(splitter.split(np.empty(n), groups=groups))
+    return generator.permutation(train), test
+
+
+def split_folds(n: int, folds: int, seed: int, groups: NDArray[np.int64] | None = None) -> list[Split]:
+    """Training and held-out rows of every fold of a cross-validation; each row is held out once."""
+    if n < 2 * folds:
+        raise must("folds", f"be at most half the number of rows ({n})", folds, "give more rows, or fewer folds")
+    if groups is None:
+        return list(KFold(folds, shuffle=True, random_state=seed).split(np.empty(n)))
+    n_groups = len(np.unique(groups))
+    if n_groups < folds:
+        raise must("folds", f"be at most the number of groups ({n_groups})", folds, "choose fewer folds")
+    return list(GroupKFold(folds, shuffle=True, random_state=seed).split(np.empty(n), groups=groups))
+
+
+def hold_out(order: RowNumbers, count: int, groups: NDArray[np.int64] | None = None) -> Split:
+    """Hold out the first `count` rows of an order, or whole groups until there are about as many.
+
+    At least one group remains for training.
+
+    >>> hold_out(np.array([3, 1, 0, 2]), count=1)
+    (array([1, 0, 2]), array([3]))
+    >>> hold_out(np.array([3, 1, 0, 2]), count=1, groups=np.array([0, 1, 1, 0]))
+    (array([1, 2]), array([3, 0]))
+    """
+    if groups is None or count == 0:
+        return order[count:], order[:count]
+    drawn = list(dict.fromkeys(groups[order].tolist()))  # in random order
+    ends = np.bincount(groups)[drawn].cumsum()
+    taken = int(np.abs(ends[:-1] - count).argmin()) + 1
+    is_held_out = np.isin(groups[order], drawn[:taken])
+    return order[~is_held_out], order[is_held_out]
+
+
+def check_two_groups(groups: NDArray[np.int64]) -> None:
+    """A single group cannot be split."""
+    known = np.unique(groups)
+    if len(known) < 2:
+        raise must("groups", "name at least 2 groups", known.tolist(), "omit groups if all rows belong together")
