@@ -98,7 +98,7 @@ def test_pictures_have_a_text(pages, kind):
     pictures = [attributes for tag, attributes in elements if tag == "svg" and attributes.get("role") == "img"]
     assert len(pictures) >= 5
     for attributes in pictures:
-        assert set(attributes["aria-labeledby"].split()) <= ids
+        assert set(attributes["aria-labelledby"].split()) <= ids
     assert dict(elements)["html"] == {"lang": "en"}
     assert ("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}) in elements
 

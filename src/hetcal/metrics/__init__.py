@@ -1,8 +1,8 @@
 """Is a prediction any good? Plain formulas on NumPy arrays, for anyone's predictions; none of them imports torch."""
 
 from hetcal.metrics.classification import expected_calibration_error, expected_calibration_error_noise_floor
-from hetcal.metrics.evaluation import evaluate, verdict
-from hetcal.metrics.noise import LEVELS, calibration_band, ce_noise_floor, ce_quantile
+from hetcal.metrics.evaluation import METRICS, Metric, evaluate
+from hetcal.metrics.noise import CURVE_LEVELS, LEVELS, calibration_band, ce_noise_floor, ce_quantile
 from hetcal.metrics.regression import (
     CalibrationCurve,
     calibration_curve,
@@ -21,10 +21,15 @@ from hetcal.metrics.regression import (
     rmse,
     sharpness,
 )
+from hetcal.metrics.verdict import Verdict, judge
 
 __all__ = [
+    "CURVE_LEVELS",
     "LEVELS",
+    "METRICS",
     "CalibrationCurve",
+    "Metric",
+    "Verdict",
     "calibration_band",
     "calibration_curve",
     "ce",
@@ -40,11 +45,11 @@ __all__ = [
     "expected_calibration_error_noise_floor",
     "interval_score",
     "interval_width",
+    "judge",
     "mae",
     "nll",
     "pinball_loss",
     "pit",
     "rmse",
     "sharpness",
-    "verdict",
 ]

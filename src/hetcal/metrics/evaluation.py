@@ -1,15 +1,17 @@
-"""All metrics of a prediction at once."""
+"""The list of metrics, each with its names and its meaning, and all of them at once.
 
-from typing import Any
+Every table, report and study takes names, headings and explanations from `METRICS`.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hetcal.metrics.inputs import Mean, Std, as_prediction, per_target, read_prediction
-from hetcal.metrics.noise import LEVELS, ce_noise_floor, ce_quantile
+from hetcal.metrics.inputs import Mean, Std, as_prediction
+from hetcal.metrics.noise import ce_noise_floor
 from hetcal.metrics.regression import (
-    _coverages,
-    _standardize,
     ce,
     conditional_coverage_error,
     coverage,
@@ -23,68 +25,75 @@ from hetcal.metrics.regression import (
     rmse,
     sharpness,
 )
+from hetcal.metrics.verdict import judge
 
 
-@per_target
-def verdict(y: ArrayLike, mean: Mean, std: Std = None) -> str:
-    """Say in plain words whether the intervals can be believed on these rows, and if not, in which way they fail.
+class Metric(NamedTuple):
+    """How a metric is computed, `function(y, prediction)`, and how it is called and explained.
 
-    Calibrated within noise: the calibration error is one that a perfect model exceeds in at least 5 % of all samples.
-    Otherwise overconfident (too narrow) or underconfident (too wide), if at least three quarters of the error point
-    that way, with the factor on `std` (before a transform is undone) at which the 90 % intervals cover 90 % of these
-    rows; else wrong in shape. Several targets have a list of sentences.
-
-    >>> verdict(y=np.linspace(-2, 2, 400), mean=np.zeros(400), std=np.full(400, 0.5))
-    'overconfident: 90 % intervals cover 41.0 % of 400 rows; they must be 2.19 times as wide'
+    `better` is "low", "near" (to the nominal coverage), or empty if neither end is better by itself.
     """
-    z, family = _standardize(*read_prediction(y, mean, std))
-    p = np.array(LEVELS)
-    observed = _coverages(z, family, p)
-    gaps = p - observed
-    error, balance, noise = np.abs(gaps).sum(), gaps.sum(), ce_quantile(len(z))
-    factor = np.quantile(np.abs(z), 0.9, method="inverted_cdf") / family.quantile(0.95)
 
-    def cover(k: int) -> str:
-        return f"{100 * p[k]:.0f} % intervals cover {100 * observed[k]:.1f} %"
+    function: Callable[[Any, Any], Any]
+    heading: str
+    title: str
+    better: str
+    meaning: str
 
-    rows, ninety = "1 row" if len(z) == 1 else f"{len(z)} rows", LEVELS.index(0.9)
-    if error <= noise + 1e-9:  # on few rows both take the same few values, equal but for rounding
-        return f"calibrated within noise: {cover(ninety)} of {rows}"
-    if balance >= error / 2 and factor > 1:
-        return f"overconfident: {cover(ninety)} of {rows}; they must be {factor:.3g} times as wide"
-    if balance <= -error / 2 and factor < 1:
-        return f"underconfident: {cover(ninety)} of {rows}; {factor:.3g} times their width is enough"
-    wide, narrow = int(np.argmin(gaps)), int(np.argmax(gaps))
-    return f"wrong in shape: {cover(wide)} but {cover(narrow)} of {rows}; no one factor on std repairs both"
+
+def floor_of_rows(y: Any, prediction: Any) -> float:
+    return ce_noise_floor(len(y))
+
+
+METRICS: dict[str, Metric] = {
+    "rmse": Metric(rmse, "RMSE", "RMSE", "low", "typical distance of the predicted mean from the true value"),
+    "mae": Metric(mae, "MAE", "Mean absolute error", "low", "mean distance of the predicted mean from the true value"),
+    "ce": Metric(
+        ce, "CE", "Calibration error", "low", "distance of observed from nominal coverage, sum over six levels"
+    ),
+    "ce_noise_floor": Metric(floor_of_rows, "CE floor", "Noise floor of the CE", "", "expected CE of a perfect model"),
+    "nll": Metric(nll, "NLL", "Negative log likelihood", "low", "mean negative log density of the true value"),
+    "crps": Metric(crps, "CRPS", "CRPS", "low", "distance of the true value from the whole predictive distribution"),
+    "sharpness": Metric(sharpness, "Sharpness", "Sharpness", "", "root mean square of the standard deviation"),
+    "coverage_90": Metric(coverage, "Coverage", "Coverage of 90 % intervals", "near", "share of rows inside"),
+    "interval_width_90": Metric(
+        interval_width, "Width", "Width of 90 % intervals", "", "narrow is better only where the coverage holds"
+    ),
+    "interval_score_90": Metric(
+        interval_score, "Interval score", "Interval score", "low", "width of 90 % intervals, plus a penalty per miss"
+    ),
+    "pinball_loss": Metric(pinball_loss, "Pinball loss", "Pinball loss", "low", "mean over five quantiles"),
+    "ence": Metric(
+        ence, "ENCE", "Expected normalized calibration error", "low", "relative error of the standard deviation, by bin"
+    ),
+    "conditional_coverage_error": Metric(
+        conditional_coverage_error,
+        "CCE",
+        "Conditional coverage error",
+        "low",
+        "distance of the coverage from 90 %, by bin",
+    ),
+}
 
 
 def evaluate(y: ArrayLike, mean: Mean, std: Std = None) -> dict[str, Any]:
     """All metrics of a prediction, in the units of y, and the verdict in words.
 
+    Args:
+        y: (n,) true values; or (n, k) for k targets.
+        mean, std: Like y; or a prediction in place of both, such as `model.predict_dist(X)`.
+
     Returns:
-        `n`, `rmse`, `mae`, `ce`, `ce_noise_floor`, `nll`, `crps`, `sharpness`, `coverage_90`, `interval_width_90`,
-        `interval_score_90`, `pinball_loss`, `ence`, `conditional_coverage_error`: numbers; `verdict`: a sentence. For k
-        targets (k,) arrays and a list of sentences, but still one `n` and one `ce_noise_floor`.
+        `n`; every name of `METRICS`: a number, the function of that name (with the level 0.9 where the name ends in
+        `_90`); and `verdict`, a sentence (see `hetcal.metrics.judge`). For k targets (k,) arrays and a list of
+        sentences, but still one `n` and one `ce_noise_floor`.
 
     >>> scores = evaluate(y=[1.0, 2.0, 4.0], mean=[1.1, 2.5, 3.0], std=[0.5, 0.5, 0.8])
-    >>> scores["n"], round(scores["crps"], 3), scores["verdict"]
-    (3, 0.352, 'calibrated within noise: 90 % intervals cover 100.0 % of 3 rows')
+    >>> scores["n"], round(scores["crps"], 3)
+    (3, 0.352)
     """
     truth, prediction = np.atleast_1d(np.asarray(y)), as_prediction(mean, std)
-    return {
-        "n": len(truth),
-        "rmse": rmse(truth, prediction),
-        "mae": mae(truth, prediction),
-        "ce": ce(truth, prediction),
-        "ce_noise_floor": ce_noise_floor(len(truth)),
-        "nll": nll(truth, prediction),
-        "crps": crps(truth, prediction),
-        "sharpness": sharpness(truth, prediction),
-        "coverage_90": coverage(truth, prediction, level=0.9),
-        "interval_width_90": interval_width(truth, prediction, level=0.9),
-        "interval_score_90": interval_score(truth, prediction, level=0.9),
-        "pinball_loss": pinball_loss(truth, prediction),
-        "ence": ence(truth, prediction),
-        "conditional_coverage_error": conditional_coverage_error(truth, prediction, level=0.9),
-        "verdict": verdict(truth, prediction),
-    }
+    scores = {name: metric.function(truth, prediction) for name, metric in METRICS.items()}
+    judged = judge(truth, prediction)
+    verdict = [str(one) for one in judged] if isinstance(judged, list) else str(judged)
+    return {"n": len(truth), **scores, "verdict": verdict}

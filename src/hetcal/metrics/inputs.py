@@ -21,7 +21,7 @@ P = ParamSpec("P")
 
 
 def per_target(metric: Callable[P, Any]) -> Callable[P, Any]:
-    """Let a metric of one target judge several: numbers become a (k,) array, vectors (n, k), sentences a list."""
+    """Let a metric of one target judge several: numbers become a (k,) array, vectors (n, k), anything else a list."""
     judge_one: Callable[..., Any] = metric
 
     @wraps(metric)
@@ -30,7 +30,7 @@ def per_target(metric: Callable[P, Any]) -> Callable[P, Any]:
         if targets is None:
             return judge_one(y, mean, std, *args, **settings)
         figures = [judge_one(truth, prediction, None, *args, **settings) for truth, prediction in targets]
-        return figures if isinstance(figures[0], str) else np.stack(figures, axis=-1)
+        return np.stack(figures, axis=-1) if isinstance(figures[0], float | np.ndarray) else figures
 
     return judge  # type: ignore[return-value]
 

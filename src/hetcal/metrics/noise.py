@@ -5,11 +5,14 @@ from math import sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv
 from scipy.stats import binom
 
 from hetcal._checks import Floats, check_levels, check_number
 
+# The levels of the calibration error, as in the paper, and those of a calibration curve.
 LEVELS = (0.1, 0.3, 0.5, 0.7, 0.9, 0.99)
+CURVE_LEVELS = np.arange(1, 100) / 100
 
 
 SIMULATIONS = 20_000
@@ -86,3 +89,22 @@ def _simultaneous_counts(n: int, confidence: float, levels: tuple[float, ...]) -
         within = (counts >= binom.ppf(tail, n, p)) & (counts <= binom.isf(tail, n, p))
         safe, unsafe = (tail, unsafe) if within.all(axis=1).mean() >= confidence else (safe, tail)
     return np.asarray(binom.ppf(safe, n, p)), np.asarray(binom.isf(safe, n, p))
+
+
+def share_noise_bounds(n: int, share: float, false_positive_rate: float = 0.05) -> tuple[float, float]:
+    """Between what bounds a share is observed on n rows, but for half of the false-positive rate at either end."""
+    low, high = (float(binom.ppf(q, n, share)) / n for q in (false_positive_rate / 2, 1 - false_positive_rate / 2))
+    return low, high
+
+
+def two_sided_p(hits: NDArray[np.int64], rows: NDArray[np.int64], level: float) -> Floats:
+    """Exact binomial p-value against `level`: twice the smaller tail, at most 1."""
+    tail = np.minimum(binom.cdf(hits, rows, level), binom.sf(hits - 1, rows, level))
+    return np.asarray(np.minimum(2 * tail, 1.0))
+
+
+def share_confidence_interval(hits: int, rows: int) -> tuple[float, float]:
+    """Exact 95 % confidence interval of a share (Clopper and Pearson, 1934)."""
+    low = float(betaincinv(hits, rows - hits + 1, 0.025)) if hits else 0.0
+    high = float(betaincinv(hits + 1, rows - hits, 0.975)) if hits < rows else 1.0
+    return low, high

@@ -8,8 +8,7 @@ In the formulas :math:`\mu` = `mean`, :math:`\sigma` = `std`, F is the distribut
 (:math:`\Phi` for the Gaussian) and :math:`z_i` = `prediction.z(y)`, which is :math:`(y_i - \mu_i) / \sigma_i`, or the
 same of the transformed target where the prediction was made for one.
 
-What this file hides: how sampling noise is told from miscalibration. A perfect model has a calibration error above zero
-on finitely many rows, so each calibration figure has its noise floor, quantile or band.
+A perfect model has a calibration error above zero on finitely many rows; `hetcal.metrics.noise` says how much.
 """
 
 from dataclasses import dataclass
@@ -19,9 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hetcal._checks import Floats, check_levels, check_number, check_vector, must
-from hetcal.families import Family
 from hetcal.metrics.inputs import Mean, Std, as_prediction, check_one_target, innermost, per_target, read_prediction
-from hetcal.metrics.noise import LEVELS, calibration_band
+from hetcal.metrics.noise import CURVE_LEVELS, LEVELS, calibration_band
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -41,7 +39,7 @@ def ce(y: ArrayLike, mean: Mean, std: Std = None, levels: ArrayLike = LEVELS) ->
     0.4
     """
     p = np.atleast_1d(check_levels("levels", levels))
-    return float(np.abs(p - _coverages(*_standardize(*read_prediction(y, mean, std)), p)).sum())
+    return float(np.abs(p - coverages(*read_prediction(y, mean, std), p)).sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,9 +69,9 @@ def calibration_curve(
     (array([0.32, 0.8 ]), array([0.36, 0.8 ]), array([0.64, 0.98]))
     """
     check_number("confidence", confidence, 0, 1, open_low=True, open_high=True)
-    p = np.arange(1, 100) / 100 if levels is None else np.atleast_1d(check_levels("levels", levels))
-    z, family = _standardize(*read_prediction(y, mean, std))
-    return CalibrationCurve(p, _coverages(z, family, p), *calibration_band(len(z), p, confidence))
+    p = CURVE_LEVELS if levels is None else np.atleast_1d(check_levels("levels", levels))
+    truth, prediction = read_prediction(y, mean, std)
+    return CalibrationCurve(p, coverages(truth, prediction, p), *calibration_band(len(truth), p, confidence))
 
 
 @per_target
@@ -295,14 +293,16 @@ def _check_level(level: float) -> float:
 
 def _inside(truth: Floats, prediction: Any, level: float) -> NDArray[np.bool_]:
     """Rows inside their central interval, eq. 2 of the paper."""
-    z, family = _standardize(truth, prediction)
-    return np.asarray(np.abs(z) <= family.quantile((1 + _check_level(level)) / 2))
+    with np.errstate(over="ignore"):  # far outside of every interval is outside, even if z exceeds the range of floats
+        z = np.abs(prediction.z(truth))
+    return np.asarray(z <= prediction.family.quantile((1 + _check_level(level)) / 2))
 
 
-def _coverages(z: Floats, family: Family, levels: Floats) -> Floats:
-    """Share of |z| inside the central interval of each level: (k,)."""
-    inside = np.searchsorted(np.sort(np.abs(z)), family.quantile((1 + levels) / 2), side="right")
-    return inside / len(z)
+def coverages(truth: Floats, prediction: Any, levels: Floats) -> Floats:
+    """Share of rows inside their central interval, for each of k levels: (k,)."""
+    with np.errstate(over="ignore"):
+        distance = np.sort(np.abs(prediction.z(truth)))
+    return np.searchsorted(distance, prediction.family.quantile((1 + levels) / 2), side="right") / len(truth)
 
 
 def _root_mean_square(values: Floats) -> float:
@@ -326,9 +326,3 @@ def _residual(y: ArrayLike, mean: Mean) -> Floats:
         check_one_target(name, values)
     truth = check_vector("y", y)
     return truth - _check_same_length("mean", prediction.mean, truth)
-
-
-@np.errstate(over="ignore")  # far outside of every interval is outside, even where z passes the range of floats
-def _standardize(truth: Floats, prediction: Any) -> tuple[Floats, Family]:
-    """Standardized residuals, and the family they should come from."""
-    return prediction.z(truth), prediction.family

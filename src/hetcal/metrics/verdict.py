@@ -1,196 +1,265 @@
-"""The verdict in one sentence, with its mark, and the few figures beside it, each in plain words.
+"""Can the prediction intervals be trusted on these rows? The one rule, for `evaluate`, reports, commands, comparisons.
 
-Four tests decide: the number of rows inside their 90 % interval, exactly (binomial); the whole calibration curve
-against its noise band; the number of truths above the predicted median (binomial), as the first two look at the size of
-the errors alone, not at their sign; and all places together (`hetcal.report.places`). Each is wrong about a calibrated
-model in at most 5 % of samples; together they deny it the green mark in 13 to 14 % (of
-1,000 samples each of 100 and of 400 rows), and less often where many rows make all chance gaps small.
+Three tests decide, each with a false-positive rate of at most 5 %: the number of rows inside their 90 % interval
+(exact, binomial); the whole calibration curve against its noise band; and the number of true values above the predicted
+median (binomial), because the first two see the size of the errors only, not their sign. A report adds a fourth, on
+subgroups.
+The simulated probability of every outcome is in docs/metrics.md (`benchmarks/verdict/run.py`).
+
+A model is called reliable only if the rows could have shown that it is not: with so many rows, the first test must
+reject a model whose intervals cover 80 % instead of 90 % at least nine times in ten. Otherwise there are too few rows.
 """
 
+from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.stats import binom
 
 from hetcal._checks import Floats
-from hetcal.metrics import ce_quantile
+from hetcal.metrics.inputs import Mean, Std, per_target, read_prediction
+from hetcal.metrics.noise import CURVE_LEVELS, calibration_band, share_confidence_interval, share_noise_bounds
+from hetcal.metrics.regression import coverages
+from hetcal.metrics.wording import count, number, percent
 from hetcal.prediction import Prediction
-from hetcal.report.places import ROUNDING, SMALL_GAP
-from hetcal.report.wording import count, finite, number, percent
 
 LEVEL = 0.9
-FALSE_ALARMS = 0.05
-# With fewer rows even 100 % coverage says little.
+FALSE_POSITIVE_RATE = 0.05
+# A gap between observed and nominal coverage up to the first is of no practical importance at the level of 90 %, up to
+# the second at any other level. Intervals whose coverage is too low by more than the third are not reliable.
+SMALL_GAP, SMALL_CURVE_GAP, LARGE_GAP = 0.01, 0.02, 0.05
+# The share of true values on one side of the median, beyond one half, that makes a model unreliable, provided that
+# chance shows it this rarely only.
+LARGE_BIAS, RARE = 0.1, 0.001
+# The alternative that the rows must be able to reject, and how often.
+LOW_COVERAGE, POWER = 0.8, 0.9
+# With fewer rows, a width factor or a large bias is mostly chance.
 FEWEST_ROWS = 30
-# Anywhere on the curve, a gap up to the first troubles nobody. Coverage too small by more than the second is worse than
-# a reason to look closer; in some place alone it is such a reason.
-SMALL_CURVE_GAP, LARGE_GAP = 0.02, 0.05
-# Truths on one side of the prediction, beyond half of the rows: more than this is worse than a reason to look closer,
-# if chance shows it this seldom only; 100 rows are 60 to 40 too often for a red mark.
-LARGE_BIAS, SELDOM = 0.1, 0.001
 MOST_TIMES = 1000.0
-LABELS = {"good": "Reliable", "caution": "Look closer", "bad": "Not reliable"}
+# Differences below this fraction of the largest value are rounding errors.
+RELATIVE_ROUNDING = 1e-12
+LABELS = {
+    "good": "Reliable",
+    "caution": "Look closer",
+    "bad": "Not reliable",
+    "unknown": "Too few rows to tell",
+}
 
 
-def describe_verdict(
-    z: Floats, above: float, prediction: Any, width: Floats, calibration: dict[str, Any], places: dict[str, Any] | None
-) -> dict[str, Any]:
-    """Status ("good", "caution", "bad"), the sentence, and the numbers in it; `above` is that of `share_above`."""
-    n = len(z)
-    hits = int((np.abs(z) <= prediction.family.quantile((1 + LEVEL) / 2)).sum())
-    observed = hits / n
-    low, high = noise_bounds(n, LEVEL)
-    is_biased = beyond(above, *noise_bounds(n, 0.5)) and abs(above - 0.5) > SMALL_GAP
-    finding = find(n, observed, low, high, is_biased, calibration)
-    factor = width_factor(z, prediction, width) if finding in ("narrow", "wide") and n >= FEWEST_ROWS else None
-    weak = (
-        [one for one in places["worst"] if one["stands_out"] and one["coverage"] < LEVEL - LARGE_GAP] if places else []
+@dataclass(frozen=True)
+class Verdict:
+    """Whether prediction intervals can be trusted, and the numbers behind it; `str(verdict)` says it in a sentence.
+
+    Attributes:
+        status: "good", "caution", "bad", or "unknown" if there are too few rows to tell.
+        finding: What matters most: the intervals are too "narrow" or "wide"; the coverage at other levels ("shape") or
+            the median ("bias") is off; some "subgroup" is not covered; the gap is significant but "slight"; there are
+            too "few" rows; or the model is "calibrated".
+        text: The sentence without the label.
+        rows: Number of rows.
+        coverage: Observed coverage of the 90 % intervals.
+        coverage_low, coverage_high: Its exact 95 % confidence interval.
+        share_above: Share of true values above the predicted median; 0.5 is expected.
+        width_factor: How many times as wide the intervals would have to be to cover 90 % of these rows; None unless
+            they are too narrow or too wide, or if it cannot be estimated.
+    """
+
+    status: str
+    finding: str
+    text: str
+    rows: int
+    coverage: float
+    coverage_low: float
+    coverage_high: float
+    share_above: float
+    width_factor: float | None
+
+    @property
+    def label(self) -> str:
+        return LABELS[self.status]
+
+    def __str__(self) -> str:
+        return f"{self.label}: {self.text}."
+
+    def as_dict(self) -> dict[str, Any]:
+        """All attributes and the label, as JSON values."""
+        return {"label": self.label, **asdict(self)}
+
+
+@per_target
+def judge(y: ArrayLike, mean: Mean, std: Std = None, weak_subgroups: int = 0) -> Verdict:
+    """Judge the prediction intervals of rows that took no part in training; several targets have a list of verdicts.
+
+    Args:
+        y: (n,) true values.
+        mean, std: (n,) each, or a prediction in place of both, as for every metric.
+        weak_subgroups: Number of subgroups whose intervals are significantly too narrow (see `hetcal.report`).
+
+    >>> print(judge(y=np.linspace(-2, 2, 400), mean=np.zeros(400), std=np.full(400, 0.5)))
+    Not reliable: 90 % intervals cover 41.0 % of 400 rows (95 % confidence interval 36.1 to 46.0 %); they are too narrow
+    and must be 2.19 times as wide.
+    """
+    truth, prediction = read_prediction(y, mean, std)
+    coverage = coverages(truth, prediction, CURVE_LEVELS)
+    with np.errstate(over="ignore"):
+        above = share_above(truth, np.asarray(prediction.quantile(0.5)))
+    factor = width_factor(truth, prediction) if len(truth) >= FEWEST_ROWS else None
+    return judge_curve(len(truth), coverage, above, factor, weak_subgroups)
+
+
+def judge_curve(
+    rows: int, coverage: Floats, above: float, factor: float | None = None, weak_subgroups: int = 0
+) -> Verdict:
+    """The rule itself, from the coverage at `CURVE_LEVELS` and the share of true values above the predicted median."""
+    observed = float(coverage[round(100 * LEVEL) - 1])
+    low, high = share_confidence_interval(round(observed * rows), rows)
+    finding = find(rows, coverage, above, weak_subgroups)
+    return Verdict(
+        status=status_of(finding, rows, observed, above),
+        finding=finding,
+        text=describe_finding(finding, rows, coverage, above, factor, weak_subgroups),
+        rows=rows,
+        coverage=observed,
+        coverage_low=low,
+        coverage_high=high,
+        share_above=above,
+        width_factor=factor if finding in ("narrow", "wide") else None,
     )
-    status = "good" if finding in ("calibrated", "slight") and not weak else "caution"
-    if finding == "narrow" and observed < LEVEL - LARGE_GAP:
-        status = "bad"
-    if n >= FEWEST_ROWS and abs(above - 0.5) > LARGE_BIAS and beyond(above, *noise_bounds(n, 0.5, SELDOM)):
-        status = "bad"
-    typical = float(np.median(width))
-    sentence = read(finding, n, observed, beyond(observed, low, high), factor, calibration)
-    if is_biased:
-        sentence += (", but " if finding == "biased" else "; ") + read_bias(above)
-    return {
-        "status": status,
-        "label": LABELS[status],
-        "finding": finding,
-        "text": f"{percent(LEVEL, 0)} intervals covered {percent(observed)} of {count(n, 'test row')}; "
-        f"{sentence}. Typical width {number(typical)}.",
-        "coverage": observed,
-        "noise_low": low,
-        "noise_high": high,
-        "factor": factor,
-        "above": above,
-        "width": typical,
-    }
 
 
-def noise_bounds(n: int, share: float, false_alarms: float = FALSE_ALARMS) -> tuple[float, float]:
-    """What n rows show by chance of a share, but for half of the false alarms at either end."""
-    low, high = (float(binom.ppf(q, n, share)) / n for q in (false_alarms / 2, 1 - false_alarms / 2))
-    return low, high
+def find(rows: int, coverage: Floats, above: float, weak_subgroups: int) -> str:
+    """What matters most, see `Verdict.finding`."""
+    observed = coverage[round(100 * LEVEL) - 1]
+    if is_off(observed, rows) and abs(observed - LEVEL) > SMALL_GAP:
+        return "narrow" if observed < LEVEL else "wide"
+    if worst_level(rows, coverage) is not None:
+        return "shape"
+    if is_biased(above, rows):
+        return "bias"
+    if weak_subgroups:
+        return "subgroup"
+    if not can_detect_low_coverage(rows):
+        return "few"
+    return "slight" if is_off(observed, rows) else "calibrated"
 
 
-def beyond(share: float, low: float, high: float) -> bool:
-    return not low <= share <= high
+def status_of(finding: str, rows: int, observed: float, above: float) -> str:
+    is_far = not between(above, *share_noise_bounds(rows, 0.5, RARE)) and abs(above - 0.5) > LARGE_BIAS
+    if (finding == "narrow" and observed < LEVEL - LARGE_GAP) or (is_far and rows >= FEWEST_ROWS):
+        return "bad"
+    return {"calibrated": "good", "slight": "good", "few": "unknown"}.get(finding, "caution")
+
+
+# The tests.
+
+
+def is_off(observed: float, rows: int) -> bool:
+    """Whether the coverage of the 90 % intervals is one that chance seldom shows."""
+    return not between(observed, *share_noise_bounds(rows, LEVEL, FALSE_POSITIVE_RATE))
+
+
+def is_biased(above: float, rows: int) -> bool:
+    return not between(above, *share_noise_bounds(rows, 0.5, FALSE_POSITIVE_RATE)) and abs(above - 0.5) > SMALL_GAP
+
+
+def worst_level(rows: int, coverage: Floats) -> int | None:
+    """Index of the level at which the curve leaves its noise band furthest; None if it stays inside, or nearly so."""
+    if np.abs(coverage - CURVE_LEVELS).max() <= SMALL_CURVE_GAP:
+        return None
+    lower, upper = calibration_band(rows, CURVE_LEVELS, 1 - FALSE_POSITIVE_RATE)
+    excess = np.maximum(lower - coverage, coverage - upper)
+    return int(np.argmax(excess)) if excess.max() > 1e-9 else None
+
+
+def between(share: float, low: float, high: float) -> bool:
+    return bool(low - 1e-9 <= share <= high + 1e-9)
+
+
+@lru_cache(maxsize=4096)
+def can_detect_low_coverage(rows: int) -> bool:
+    """Whether the test of the coverage rejects a model that covers 80 % with a probability of at least 90 %."""
+    low, _ = share_noise_bounds(rows, LEVEL, FALSE_POSITIVE_RATE)
+    return bool(binom.cdf(round(low * rows) - 1, rows, LOW_COVERAGE) >= POWER)
+
+
+@lru_cache(maxsize=1)
+def rows_needed() -> int:
+    """The least number of rows from which on low coverage is always detected."""
+    return 1 + max(rows for rows in range(1, 1000) if not can_detect_low_coverage(rows))
+
+
+# The figures.
 
 
 def share_above(truth: Floats, center: Floats) -> float:
-    """The share of truths above the predicted median.
+    """The share of true values above the predicted median.
 
-    A truth that comes in steps, such as a whole number, stands for all values that round to it, and counts with the
+    A target that comes in steps, such as a whole number, stands for all values that round to it, and counts with the
     part of its step above the median: in full a step away, half where it is the median itself. Otherwise a median of
-    5.4 would have every 5 below it and every 6 above it, and the share would tell of the steps, not of the prediction.
+    5.4 would have every 5 below it and every 6 above it, and the share would depend on the steps, not on the model.
     """
     with np.errstate(over="ignore", under="ignore"):
         values = np.unique(truth)
-        rounding = max(ROUNDING * float(np.abs(truth).max()), float(np.finfo(float).tiny))
+        rounding = max(RELATIVE_ROUNDING * float(np.abs(truth).max()), float(np.finfo(float).tiny))
         gaps = np.diff(values)
         gaps = gaps[gaps > rounding]
         step = gaps.min() if len(gaps) and len(values) < len(truth) else rounding  # steps are where values recur
         return float(np.clip((truth - center) / step + 0.5, 0, 1).mean())
 
 
-def find(n: int, observed: float, low: float, high: float, is_biased: bool, calibration: dict[str, Any]) -> str:
-    """What matters most.
-
-    "narrow", "wide"; "few" rows; "shape" where other levels than 90 % fail; "biased"; "slight" where only so many rows
-    can prove so small a gap; "calibrated".
-    """
-    is_off = beyond(observed, low, high)
-    if is_off and abs(observed - LEVEL) > SMALL_GAP:
-        return "narrow" if observed < low else "wide"
-    if n < FEWEST_ROWS:
-        return "few"
-    gap = np.abs(np.array(calibration["coverage"]) - calibration["levels"]).max()
-    if not calibration["inside_band"] and gap > SMALL_CURVE_GAP:
-        return "shape"
-    if is_biased:
-        return "biased"
-    return "slight" if is_off else "calibrated"
-
-
-def read(finding: str, n: int, observed: float, is_off: bool, factor: float | None, calibration: dict[str, Any]) -> str:
-    """The middle of the sentence, but for a bias."""
-    if finding in ("narrow", "wide"):
-        failing = "too narrow" if finding == "narrow" else "wider than needed"
-        if n < FEWEST_ROWS:
-            return f"{failing}, too few rows to tell by how much"
-        if factor is None:
-            return f"{failing}: by far"
-        times = f"{number(factor)} times"
-        return f"{failing}: " + (
-            f"they must be {times} as wide" if finding == "narrow" else f"{times} their width is enough"
-        )
-    if finding == "few":
-        return "too few rows to tell good from bad"
-    if finding == "shape":
-        levels, coverage = np.array(calibration["levels"]), np.array(calibration["coverage"])
-        worst = int(np.argmax(np.maximum(calibration["lower"] - coverage, coverage - calibration["upper"])))
-        failing = "too narrow" if coverage[worst] < levels[worst] else "wider than needed"
-        observed_there = f"{percent(levels[worst], 0)} intervals covered {percent(coverage[worst])}"
-        return f"{'near enough' if is_off else 'within sampling noise'}, but {observed_there}, {failing}"
-    if is_off:
-        failing = "narrow" if observed < LEVEL else "wide"
-        points = f"too {failing} by {100 * abs(observed - LEVEL):.2g} points only"
-        return points if finding == "biased" else f"more than sampling noise, but {points}"
-    return "within sampling noise"
-
-
-def read_bias(above: float) -> str:
-    side, share, failing = ("above", above, "low") if above > 0.5 else ("below", 1 - above, "high")
-    return f"truths lie {side} the prediction in {percent(share)} of rows: predictions are too {failing}"
-
-
-def width_factor(z: Floats, prediction: Any, width: Floats) -> float | None:
-    """How many times as wide the intervals must be to hold 90 % of these rows; None for far too narrow or wide."""
-    needed = float(np.quantile(np.abs(z), LEVEL, method="inverted_cdf"))
-    factor = needed / float(prediction.family.quantile((1 + LEVEL) / 2))
-    if not isinstance(prediction, Prediction) and np.isfinite(needed):
-        # In the units of y: the width of the level whose intervals hold as many.
-        level = np.clip(2 * prediction.family.cdf(needed) - 1, 1e-12, 1 - 1e-12)
-        lower, upper = prediction.interval(float(level)).T
-        factor = float(np.median(upper - lower) / np.median(width))
+def width_factor(truth: Floats, prediction: Any) -> float | None:
+    """How many times as wide the intervals must be to cover 90 % of these rows; None beyond all reason."""
+    with np.errstate(over="ignore"):
+        needed = float(np.quantile(np.abs(prediction.z(truth)), LEVEL, method="inverted_cdf"))
+        factor = needed / float(prediction.family.quantile((1 + LEVEL) / 2))
+        if not isinstance(prediction, Prediction) and np.isfinite(needed):
+            # In the units of y: the width of the level whose intervals cover as many rows.
+            level = np.clip(2 * prediction.family.cdf(needed) - 1, 1e-12, 1 - 1e-12)
+            widths = [np.median(np.diff(prediction.interval(p), axis=1)) for p in (float(level), LEVEL)]
+            factor = float(widths[0] / widths[1])
     return factor if 1 / MOST_TIMES < factor < MOST_TIMES else None
 
 
-def describe_figures(truth: Floats, width: Floats, scores: dict[str, Any], target: str) -> list[dict[str, Any]]:
-    """A handful of figures: name, label, value and what it means."""
-    n, typical = len(truth), float(np.median(width))
-    low, high = np.quantile(truth, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf").tolist()
-    spread = finite(high - low)
-    limit = ce_quantile(n, 1 - FALSE_ALARMS)
-    text = f"Half of the {percent(LEVEL, 0)} intervals are narrower."
-    if n >= FEWEST_ROWS and spread:
-        text += f" Without a model {number(spread)} would do, the middle {percent(LEVEL, 0)} of {target}."
-    return [
-        {"name": "width", "label": "Typical width", "value": typical, "text": text},
-        {
-            "name": "rmse",
-            "label": "RMSE",
-            "value": scores["rmse"],
-            "text": f"Typical distance of the prediction from the truth, in the units of {target}; "
-            "large misses count more.",
-        },
-        {
-            "name": "crps",
-            "label": "CRPS",
-            "value": scores["crps"],
-            "text": "Distance of the truth from the whole predicted distribution, in the same units: "
-            "exact and honest at once. Smaller is better; compare on the same rows.",
-        },
-        {
-            "name": "ce",
-            "label": "Calibration error",
-            "value": scores["ce"],
-            "noise_floor": scores["ce_noise_floor"],
-            "noise_limit": limit,
-            "text": f"Promised minus observed coverage, summed over six levels. By chance alone a perfect "
-            f"model has {number(scores['ce_noise_floor'])} on {count(n, 'row')}, seldom over {number(limit)}.",
-        },
-    ]
+# The words.
+
+
+def describe_finding(
+    finding: str, rows: int, coverage: Floats, above: float, factor: float | None, weak_subgroups: int
+) -> str:
+    """The sentence: what was observed, how well it is known, and what it means."""
+    observed = float(coverage[round(100 * LEVEL) - 1])
+    low, high = share_confidence_interval(round(observed * rows), rows)
+    text = f"{percent(LEVEL, 0)} intervals cover {percent(observed)} of {count(rows, 'row')} "
+    text += (
+        f"(95 % confidence interval {percent(low)[:-2]} to {percent(high)}){describe_coverage(finding, rows, observed)}"
+    )
+    if finding == "narrow":
+        text += " and must be " + (f"{number(factor)} times as wide" if factor else "wider")
+    elif finding == "wide" and factor:
+        text += f": {number(factor)} times their width is enough"
+    elif finding == "few":
+        text += f", but so few rows may not show it if the coverage is only {percent(LOW_COVERAGE, 0)}; "
+        text += f"judge the model on {rows_needed()} rows or more"
+    elif finding == "shape" and (worst := worst_level(rows, coverage)) is not None:
+        side = "too narrow" if coverage[worst] < CURVE_LEVELS[worst] else "wider than needed"
+        text += f", but {percent(CURVE_LEVELS[worst], 0)} intervals cover {percent(coverage[worst])}: they are {side}"
+    if is_biased(above, rows):
+        side, share = ("above", above) if above > 0.5 else ("below", 1 - above)
+        text += f"; {percent(share)} of the true values lie {side} the predicted median, where 50 % are expected"
+    if weak_subgroups:
+        subgroups = "one subgroup" if weak_subgroups == 1 else f"{weak_subgroups} subgroups"
+        text += f"; in {subgroups} the intervals are too narrow"
+    return text
+
+
+def describe_coverage(finding: str, rows: int, observed: float) -> str:
+    """How the coverage of the 90 % intervals compares with sampling noise."""
+    if finding == "narrow":
+        return "; they are too narrow"
+    if finding == "wide":
+        return "; they are wider than needed"
+    if is_off(observed, rows):
+        return f", which is more than sampling noise, but only {100 * abs(observed - LEVEL):.2g} points off"
+    return ", within sampling noise"

@@ -11,10 +11,12 @@ import numpy as np
 
 from hetcal import __version__
 from hetcal._checks import must
-from hetcal.report.comparison import COLUMNS, columns_of, describe_block
-from hetcal.report.wording import LONGEST_VALUE, clean, commands, count, finite, listing, without_folders
+from hetcal.metrics.wording import count
+from hetcal.report.comparison import columns_of, describe_block
+from hetcal.report.text import LONGEST_VALUE, clean, commands, finite, listing, without_folders
 from hetcal.studies.protocol import Study
 from hetcal.studies.results import LEVELS, Result, Results, summarize
+from hetcal.studies.statistics import COMPARED
 from hetcal.studies.table import Entry, notes, tabulate, variant
 
 OVERVIEW = ("ce", "crps", "rmse")
@@ -106,7 +108,7 @@ def blocks_of(results: Results, study: Study) -> list[dict[str, Any]]:
 def read_group(name: str, group: list[Result]) -> dict[str, Any]:
     """A method on the splits of one data set."""
     metrics = {}
-    for metric, *_ in COLUMNS:
+    for metric in COMPARED:
         figure = summarize(group, metric) if all(metric in result["metrics"] for result in group) else None
         if figure:
             error = finite(figure.error) if figure.n > 1 else None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hetcal.report.wording import count, format_for, number, percent, scale_by
+from hetcal.metrics.wording import count, format_for, number, percent, scale_by
 
 Chart = dict[str, Any]
 # Further points on a line are not seen.
@@ -21,7 +21,7 @@ NO_AXIS: Chart = {"title": "", "ticks": []}
 
 
 @dataclass(frozen=True)
-class Scale:
+class AxisScale:
     """A range of numbers along an axis; `flip` for axes that go up."""
 
     low: float
@@ -122,7 +122,7 @@ def area(xs: Sequence[float], lower: Sequence[float], upper: Sequence[float]) ->
     return line([*xs, *reversed(xs)], [*lower, *reversed(upper)]) + "Z"
 
 
-def thin(values: Sequence[Any], most: int) -> list[int]:
+def spread_evenly(values: Sequence[Any], most: int) -> list[int]:
     """At most so many places in a list, evenly spread, the first and the last among them."""
     n = len(values)
     if n <= most:
@@ -134,14 +134,14 @@ def thin(values: Sequence[Any], most: int) -> list[int]:
 
 
 def calibration_chart(curve: dict[str, Any]) -> Chart:
-    """Observed against promised coverage, the noise band and dots to be hovered over at every tenth level."""
-    x, y = Scale(0, 1), Scale(0, 1, flip=True)
+    """Observed against nominal coverage, the noise band, and dots with a tooltip at every tenth level."""
+    x, y = AxisScale(0, 1), AxisScale(0, 1, flip=True)
     levels = curve["levels"]
     xs = [x.place(level) for level in levels]
     dots = [i for i, level in enumerate(levels) if round(100 * level) % 10 == 0 or round(100 * level) in (95, 99)]
     return {
-        "x": x.percent_axis("Level of the interval (promised)"),
-        "y": y.percent_axis("Rows inside (observed)"),
+        "x": x.percent_axis("Nominal coverage (level of the interval)"),
+        "y": y.percent_axis("Observed coverage (share of rows inside)"),
         "band": area(xs, [y.place(v) for v in curve["lower"]], [y.place(v) for v in curve["upper"]]),
         "curve": line([0, *xs, 100], [100, *(y.place(v) for v in curve["coverage"]), 0]),
         "dots": [
@@ -149,7 +149,7 @@ def calibration_chart(curve: dict[str, Any]) -> Chart:
                 "x": xs[i],
                 "y": y.place(curve["coverage"][i]),
                 "main": round(100 * levels[i]) == 90,
-                "text": f"{percent(levels[i], 0)} intervals covered {percent(curve['coverage'][i])}; "
+                "text": f"{percent(levels[i], 0)} intervals cover {percent(curve['coverage'][i])}; "
                 f"noise: {percent(curve['lower'][i])} to {percent(curve['upper'][i])}",
             }
             for i in dots
@@ -161,8 +161,8 @@ def calibration_chart(curve: dict[str, Any]) -> Chart:
 def histogram_chart(sharpness: dict[str, Any]) -> Chart:
     """Bars of the interval widths, and the median."""
     edges, counts = sharpness["edges"], sharpness["counts"]
-    x = Scale(*(padded(edges[0], edges[-1], 0.02) if len(counts) > 1 else padded(edges[0], edges[-1], 2.0)))
-    y = Scale(0, 1.08 * max(*counts, 1), flip=True)
+    x = AxisScale(*(padded(edges[0], edges[-1], 0.02) if len(counts) > 1 else padded(edges[0], edges[-1], 2.0)))
+    y = AxisScale(0, 1.08 * max(*counts, 1), flip=True)
     form = format_for(edges, edges[1] - edges[0])
     bars = []
     for low, high, rows in zip(edges[:-1], edges[1:], counts, strict=True):
@@ -179,7 +179,7 @@ def histogram_chart(sharpness: dict[str, Any]) -> Chart:
 
 
 def interval_chart(intervals: dict[str, Any]) -> Chart:
-    """An upright bar per row, the prediction as a dash, the truth as a dot inside or a cross outside."""
+    """A vertical bar per row, the prediction as a dash, the true value as a dot inside or a cross outside."""
     rows = intervals["rows"]
     low = min(min(row["y"], row["center"]) for row in rows)
     high = max(max(row["y"], row["center"]) for row in rows)
@@ -187,13 +187,13 @@ def interval_chart(intervals: dict[str, Any]) -> Chart:
     room = max(high / 2 - low / 2, min(row["upper"] / 2 - row["lower"] / 2 for row in rows)) * 2
     low = min(low, max(min(row["lower"] for row in rows), low - room))
     high = max(high, min(max(row["upper"] for row in rows), high + room))
-    y = Scale(*padded(low, high), flip=True)
+    y = AxisScale(*padded(low, high), flip=True)
     form = format_for([low, high], resolution_of(rows))
     unit = f" {form.unit}" if form.unit else ""
     marks = []
     for i, row in enumerate(rows):
         where = "inside" if row["inside"] else "outside"
-        text = f"truth {form(row['y'])}, {where} {form(row['lower'])} to {form(row['upper'])}{unit}"
+        text = f"true value {form(row['y'])}, {where} {form(row['lower'])} to {form(row['upper'])}{unit}"
         places = {name: y.place(row[name]) for name in ("y", "center", "lower", "upper")}
         marks.append({"x": round(100 * (i + 0.5) / len(rows), 2), **places, "inside": row["inside"], "text": text})
     axis = y.axis("Truth, prediction and interval")
@@ -219,12 +219,12 @@ def residual_chart(residuals: dict[str, Any]) -> Chart:
     highest = max(*stds, *errors)
     if max(stds) > LOGARITHMIC_FROM * min(stds):
         lowest = min(*stds, *(error for error in errors if error > 0))
-        x = Scale(0.6 * min(stds), 1.6 * max(stds), log=True)
-        y = Scale(lowest / 8, 4 * highest, flip=True, log=True)
+        x = AxisScale(0.6 * min(stds), 1.6 * max(stds), log=True)
+        y = AxisScale(lowest / 8, 4 * highest, flip=True, log=True)
     else:
         left, right = points[0][0], min(points[-1][0], 1.5 * stds[-1])
         top = max(highest, min(max(error for _, error in points), 3 * highest))
-        x, y = Scale(*padded(min(left, stds[0]), max(right, stds[-1]))), Scale(0, 1.04 * top, flip=True)
+        x, y = AxisScale(*padded(min(left, stds[0]), max(right, stds[-1]))), AxisScale(0, 1.04 * top, flip=True)
     dots = [{"x": x.place(std), "y": y.place(error)} for std, error in points if is_in(x, std) and is_in(y, error)]
     marks = []
     for one in bins:
@@ -233,8 +233,8 @@ def residual_chart(residuals: dict[str, Any]) -> Chart:
         places = {name: y.place(max(one[name], y.low)) for name in ("rmse", "lower", "upper")}
         marks.append({"x": x.place(one["std"]), **places, "text": text})
     return {
-        "x": x.axis("Standard deviation that the model states"),
-        "y": y.axis("Error: distance from the truth"),
+        "x": x.axis("Predictive standard deviation"),
+        "y": y.axis("Error: distance from the true value"),
         "dots": dots,
         "hidden": len(points) - len(dots),
         "marks": marks,
@@ -242,25 +242,25 @@ def residual_chart(residuals: dict[str, Any]) -> Chart:
     }
 
 
-def equality_line(x: Scale, y: Scale) -> str:
+def equality_line(x: AxisScale, y: AxisScale) -> str:
     """Where the error is as large as stated, as far as both axes reach."""
     low, high = max(x.low, y.low), min(x.high, y.high)
     return line([x.place(low), x.place(high)], [y.place(low), y.place(high)])
 
 
-def is_in(scale: Scale, value: float) -> bool:
+def is_in(scale: AxisScale, value: float) -> bool:
     return scale.low <= value <= scale.high
 
 
-def place_chart(places: dict[str, Any]) -> Chart:
-    """Coverage of each place with its confidence interval, as a row of a table has room for."""
-    low = min(min(place["coverage_low"] for place in places["worst"]), places["level"] - 0.1)
-    x = Scale(max(math.floor(10 * low) / 10, 0), 1)
+def subgroup_chart(subgroups: dict[str, Any]) -> Chart:
+    """Coverage of each subgroup with its confidence interval, small enough for a row of a table."""
+    low = min(min(one["coverage_low"] for one in subgroups["worst"]), subgroups["level"] - 0.1)
+    x = AxisScale(max(math.floor(10 * low) / 10, 0), 1)
     names = {"low": "coverage_low", "at": "coverage", "high": "coverage_high"}
     return {
         "from": percent(x.low, 0),
-        "level": x.place(places["level"]),
-        "rows": [{name: x.place(place[key]) for name, key in names.items()} for place in places["worst"]],
+        "level": x.place(subgroups["level"]),
+        "rows": [{name: x.place(one[key]) for name, key in names.items()} for one in subgroups["worst"]],
     }
 
 
@@ -272,10 +272,10 @@ def history_chart(history: dict[str, Any]) -> Chart:
     usual = values[int(0.95 * (len(values) - 1))]
     if high / 2 - low / 2 > 4 * (usual / 2 - low / 2) > 0:
         high = usual + 0.5 * (usual - low)
-    x, y = Scale(*padded(1, history["epochs"], 0.02)), Scale(*padded(low, high), flip=True)
+    x, y = AxisScale(*padded(1, history["epochs"], 0.02)), AxisScale(*padded(low, high), flip=True)
     lines = []
     for name, curve in curves.items():
-        kept = [i for i in thin(curve, MOST_VERTICES) if curve[i] is not None]
+        kept = [i for i in spread_evenly(curve, MOST_VERTICES) if curve[i] is not None]
         path = line([x.place(i + 1) for i in kept], [y.place(curve[i], beyond=5) for i in kept])
         lines.append({"name": name, "path": path})
     best = history["best_epoch"]
@@ -305,7 +305,7 @@ def whisker_chart(entries: Sequence[dict[str, Any]], floor: float | None = None)
         low, high = 0.0, max(high, floor)
     elif low >= 0 and low < 0.5 * high:
         low = 0.0
-    x = Scale(*(padded(low, high, 0.05) if low else (0.0, 1.05 * high or 1.0)))
+    x = AxisScale(*(padded(low, high, 0.05) if low else (0.0, 1.05 * high or 1.0)))
     rows = []
     for i, one in enumerate(drawn):
         error = one["standard_error"] or 0
@@ -332,7 +332,7 @@ def whisker_chart(entries: Sequence[dict[str, Any]], floor: float | None = None)
 
 def curve_chart(curve: dict[str, Any], band: dict[str, Any]) -> Chart:
     """A small calibration curve, with the band of a calibrated model."""
-    x, y = Scale(0, 1), Scale(0, 1, flip=True)
+    x, y = AxisScale(0, 1), AxisScale(0, 1, flip=True)
     xs = [x.place(level) for level in curve["levels"]]
     bounds = [[y.place(v) for v in band[name]] for name in ("lower", "upper")]
     return {

@@ -10,28 +10,12 @@ from typing import Any
 
 from hetcal import __version__
 from hetcal.metrics import calibration_band
-from hetcal.report.wording import LONGEST_VALUE, clean, commands, count, finite, listing, without_folders
+from hetcal.metrics.verdict import LEVEL
+from hetcal.metrics.wording import count
+from hetcal.report.text import LONGEST_VALUE, clean, commands, finite, listing, without_folders
+from hetcal.studies.statistics import COMPARED, FIGURES
 
-# Metric, heading, what is better ("low", "near" to the level, or neither), what it says.
-COLUMNS = (
-    ("crps", "CRPS", "low", "distance of the truth from the whole predicted distribution, in the units of the target"),
-    ("ce", "CE", "low", "calibration error: promised minus observed coverage, summed over six levels"),
-    ("coverage_90", "Coverage", "near", "share of rows inside their 90 % interval; 0.9 is promised"),
-    (
-        "interval_width_90",
-        "Width",
-        "",
-        "mean width of the 90 % intervals; narrow is good only where the coverage holds",
-    ),
-    ("interval_score_90", "Interval score", "low", "width of the 90 % intervals with a fine for each row outside"),
-    ("rmse", "RMSE", "low", "distance of the prediction from the truth"),
-    ("nll", "NLL", "low", "negative log likelihood"),
-    ("seconds", "Seconds", "", "time to fit and predict once"),
-)
-LEVEL = 0.9
-# The green mark is for a calibration error up to so many noise floors; the best of the bad does not get it.
-MOST_FLOORS = 1.5
-LABELS = {"good": "Recommended", "caution": "Recommended, but look closer"}
+LABELS_OF_CHOICE = {"good": "Recommended", "caution": "Recommended, but look closer"}
 
 
 def describe_comparison(
@@ -93,9 +77,8 @@ def read_recommendation(chosen: Mapping[str, Any] | None, block: dict[str, Any])
     method: dict[str, Any] = next(
         (one for one in block["methods"] if one["name"] == name), {"title": name, "metrics": {}}
     )
-    error = method["metrics"].get("ce", {}).get("mean")
-    status = "good" if error is not None and error <= MOST_FLOORS * block["ce_noise_floor"] else "caution"
-    label = f"{LABELS[status]}: {method['title']}"
+    status = "good" if (method.get("verdict") or {}).get("status") == "good" else "caution"
+    label = f"{LABELS_OF_CHOICE[status]}: {method['title']}"
     return {"method": name, "title": method["title"], "status": status, "label": label, "text": text}
 
 
@@ -108,9 +91,10 @@ def read_method(method: Mapping[str, Any]) -> dict[str, Any]:
         "name": clean(method["name"]),
         "title": clean(method["title"]),
         "failed": clean(without_folders(failed), LONGEST_VALUE) if failed else None,
+        "verdict": None if failed else method.get("verdict"),
         "metrics": {
             name: {key: finite_or_none(figures[name].get(key)) for key in ("mean", "standard_error")}
-            for name, *_ in COLUMNS
+            for name in COMPARED
             if figures.get(name)
         },
         "curve": curve and {key: [float(value) for value in curve[key]] for key in ("levels", "coverage")},
@@ -127,10 +111,8 @@ def describe_block(
     """Methods on one data set: their figures with marks, and the noise band of their curves."""
     for method in methods:
         method["recommended"] = recommended is not None and method["name"] == recommended
-    for metric, _, better, _ in COLUMNS:
-        mark_best(
-            [method["metrics"][metric] for method in methods if metric in method["metrics"]], metric, better, floor
-        )
+    for metric in COMPARED:
+        mark_best([method["metrics"][metric] for method in methods if metric in method["metrics"]], metric, floor)
     levels = next((method["curve"]["levels"] for method in methods if method["curve"]), None)
     band = None
     if levels:
@@ -139,8 +121,9 @@ def describe_block(
     return {"name": clean(name), "caption": caption, "ce_noise_floor": float(floor), "methods": methods, "band": band}
 
 
-def mark_best(figures: list[dict[str, Any]], metric: str, better: str, floor: float) -> None:
+def mark_best(figures: list[dict[str, Any]], metric: str, floor: float) -> None:
     """Mark the best mean, and as a tie what is within one standard error of it, or below the noise floor like it."""
+    better = FIGURES[metric].better
     for figure in figures:
         figure["mark"] = None
     ranked = [figure for figure in figures if figure["mean"] is not None]
@@ -162,7 +145,7 @@ def columns_of(blocks: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """The metrics that at least one method has."""
     found = {metric for block in blocks for method in block["methods"] for metric in method["metrics"]}
     return [
-        {"metric": metric, "label": label, "better": better or None, "text": text}
-        for metric, label, better, text in COLUMNS
-        if metric in found
+        {"metric": name, "label": text.heading, "better": text.better or None, "text": text.meaning}
+        for name, text in ((name, FIGURES[name]) for name in COMPARED)
+        if name in found
     ]

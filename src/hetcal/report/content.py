@@ -1,41 +1,43 @@
-"""What the report of one model says: arrays and a frame in, a plain dict out.
+"""What the report of one model says: arrays and a table in, a plain dict out.
 
 The dict is the report; the page only shows it. It holds numbers, points and sentences, in the order of the page, and
-no markup: `verdict`, `figures`, `calibration`, `sharpness`, `intervals`, `residuals`, `places`, `history`, `data`,
-`settings`, `reproduce`. A section without data is left out. All figures are of all rows; only points are a sample.
+no markup: `verdict`, `figures`, `calibration`, `sharpness`, `intervals`, `residuals`, `subgroups`, `history`, `data`,
+`settings`, `reproduce`. A section without data is omitted. All figures are of all rows; only points are a sample.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hetcal import __version__
-from hetcal._checks import must
-from hetcal.metrics import calibration_curve, equal_count_bins, evaluate
+from hetcal._checks import Floats, must
+from hetcal.metrics import calibration_curve, ce_quantile, equal_count_bins, evaluate
 from hetcal.metrics.inputs import read_prediction
-from hetcal.metrics.verdict import LEVEL, describe_figures, describe_verdict, share_above
+from hetcal.metrics.verdict import FALSE_POSITIVE_RATE, FEWEST_ROWS, LEVEL, judge
+from hetcal.metrics.wording import count, number, percent
 from hetcal.prediction import Prediction
 from hetcal.report.charts import round_step
-from hetcal.report.places import describe_places
-from hetcal.report.wording import clean, commands, count, finite, listing, number, percent, without_folders
+from hetcal.report.subgroups import describe_subgroups
+from hetcal.report.text import clean, commands, finite, listing, without_folders
 
 if TYPE_CHECKING:
     import pandas as pd
 
-from hetcal._checks import Floats
+    from hetcal.tabular.columns import Table
 
-SEED = 0  # of the rows that are shown
+SAMPLE_SEED = 0  # of the rows that are shown
 MOST_INTERVALS, MOST_POINTS = 60, 300
 MOST_BARS, MOST_BINS, ROWS_PER_BIN = 24, 10, 20
 CONFIDENCE = 0.95
 # Where interval ends level off, so that sums of them stay finite.
-LARGEST = 2e307
-STOPPED = {
-    "patience": "training stopped when the validation rows no longer gained",
-    "max_epochs": "training ended after the number of epochs that was set",
-    "max_steps": "training ended after the number of steps that was set",
+LARGEST_END = 2e307
+REASONS_TO_STOP = {
+    "patience": "training stopped early, when the validation loss no longer improved",
+    "max_epochs": "training ended at the maximum number of epochs",
+    "max_steps": "training ended at the maximum number of steps",
     "interrupted": "training was interrupted",
 }
 
@@ -46,7 +48,7 @@ def describe(
     *,
     target: str,
     title: str,
-    features: "pd.DataFrame | None" = None,
+    features: "pd.DataFrame | Table | None" = None,
     groups: Sequence[Any] | None = None,
     group_name: str | None = None,
     history: Mapping[str, Any] | None = None,
@@ -54,15 +56,15 @@ def describe(
     settings: Mapping[str, Any] | None = None,
     reproduce: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Everything the report of a model says about rows that it was not trained on, as plain JSON values.
+    """Everything that the report of a model says about rows that it was not trained on, as plain JSON values.
 
     Args:
-        y: (n,) the truth.
+        y: (n,) true values.
         prediction: Of these rows, in the units of y: whatever the metrics take, such as `model.predict_dist(X)`.
         target: Name of y.
         title: Heading of the page.
-        features: (n, d) columns by which to look for weak places; numbers, dates, booleans, labels, missing values.
-        groups: (n,) labels, such as the patient, by which to look as well.
+        features: (n, d) columns by which to look for subgroups: numbers, dates, booleans, labels, missing values.
+        groups: (n,) labels, such as the patient, which are subgroups as well.
         group_name: What the groups are.
         history: `train`, `validation` (each with a list `objective`), `best_epoch` and `stopped` of the training.
         data: What to list about the data, label -> value.
@@ -70,35 +72,22 @@ def describe(
         reproduce: Commands that make this report again. Absolute paths lose their folders, here and in the lists.
     """
     truth, prediction = read_prediction(y, prediction)
-    rows = len(truth)
-    for name, table in (("features", features), ("groups", groups)):
-        if table is not None and len(table) != rows:
-            raise must(name, f"have as many rows as y ({rows})", f"{len(table)} rows", "give one row per row of y")
-    with np.errstate(over="ignore"):
-        z = np.asarray(prediction.z(truth))
-        lower, upper = np.clip(prediction.interval(LEVEL).T, -LARGEST, LARGEST)
-        width = widths(prediction, lower, upper)
-        center = np.clip(prediction.quantile(0.5), -LARGEST, LARGEST)
-    inside = np.abs(z) <= prediction.family.quantile((1 + LEVEL) / 2)
-    scores = {name: value if name == "n" else finite(value) for name, value in scores_of(truth, prediction).items()}
-    calibration = describe_calibration(truth, prediction)
-    places = describe_places(inside, width, LEVEL, center, features, groups, group_name)
+    for name, rows in (("features", features), ("groups", groups)):
+        if rows is not None and len(rows) != len(truth):
+            rule = f"have as many rows as y ({len(truth)})"
+            raise must(name, rule, f"{len(rows)} rows", "give one row per row of y")
+    judged = JudgedRows.of(truth, prediction)
+    subgroups = describe_subgroups(judged.inside, judged.width, LEVEL, judged.center, features, groups, group_name)
     content = {
         "kind": "model",
         "made_by": f"hetcal {__version__}",
         "title": clean(without_folders(title)),
         "target": clean(target),
-        "rows": rows,
+        "rows": len(truth),
         "level": LEVEL,
-        "verdict": describe_verdict(z, share_above(truth, center), prediction, width, calibration, places),
-        "figures": describe_figures(truth, width, scores, clean(target)),
-        "metrics": scores,
-        "calibration": calibration,
-        "sharpness": describe_sharpness(width),
-        "intervals": describe_intervals(truth, center, lower, upper, inside),
-        "residuals": describe_residuals(truth, prediction),
-        "places": places,
-        "history": describe_history(history),
+        **describe_judgment(judged, subgroups, clean(target)),
+        "subgroups": subgroups,
+        "history": describe_training(history),
         "data": listing(data),
         "settings": listing(settings),
         "reproduce": commands(reproduce),
@@ -106,17 +95,91 @@ def describe(
     return {name: section for name, section in content.items() if section not in (None, [])}
 
 
-def scores_of(truth: Floats, prediction: Any) -> dict[str, Any]:
+@dataclass(frozen=True, eq=False)
+class JudgedRows:
+    """True values with their 90 % intervals, kept within the range in which sums of them are finite."""
+
+    truth: Floats
+    prediction: Any
+    center: Floats
+    lower: Floats
+    upper: Floats
+    width: Floats
+    inside: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, truth: Floats, prediction: Any) -> "JudgedRows":
+        with np.errstate(over="ignore"):
+            lower, upper = np.clip(prediction.interval(LEVEL).T, -LARGEST_END, LARGEST_END)
+            center = np.clip(prediction.quantile(0.5), -LARGEST_END, LARGEST_END)
+            inside = np.abs(prediction.z(truth)) <= prediction.family.quantile((1 + LEVEL) / 2)
+        return cls(truth, prediction, center, lower, upper, widths(prediction, lower, upper), inside)
+
+
+def describe_judgment(judged: JudgedRows, subgroups: dict[str, Any] | None, target: str) -> dict[str, Any]:
+    """The sections that depend on the true values and their predictions alone."""
+    truth, prediction = judged.truth, judged.prediction
     with np.errstate(over="ignore"):
         scores = evaluate(truth, prediction)
-    del scores["verdict"]  # the report has its own words
-    return scores
+        verdict = judge(truth, prediction, weak_subgroups=subgroups["weak"] if subgroups else 0)
+    del scores["verdict"]  # that of the page knows of subgroups too
+    scores = {name: value if name == "n" else finite(value) for name, value in scores.items()}
+    typical = float(np.median(judged.width))
+    text = f"{capitalized(verdict.text)}. The typical width of an interval is {number(typical)}."
+    return {
+        "verdict": {**verdict.as_dict(), "text": text, "width": typical},
+        "figures": describe_figures(truth, judged.width, scores, target),
+        "metrics": scores,
+        "calibration": describe_calibration(truth, prediction),
+        "sharpness": describe_sharpness(judged.width),
+        "intervals": describe_intervals(judged),
+        "residuals": describe_residuals(truth, prediction),
+    }
+
+
+def capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def describe_figures(truth: Floats, width: Floats, scores: dict[str, Any], target: str) -> list[dict[str, Any]]:
+    """A handful of figures: name, label, value and what it means."""
+    n = len(truth)
+    low, high = np.quantile(truth, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf").tolist()
+    spread = finite(high - low)
+    limit = ce_quantile(n, 1 - FALSE_POSITIVE_RATE)
+    about_width = f"Half of the {percent(LEVEL, 0)} intervals are narrower."
+    if n >= FEWEST_ROWS and spread:
+        middle = f"the middle {percent(LEVEL, 0)} of {target}"
+        about_width += f" Without a model, an interval of width {number(spread)} would be needed, {middle}."
+    about_ce = "Distance of observed from nominal coverage, summed over six levels. On "
+    about_ce += f"{count(n, 'row')} a perfect model has {number(scores['ce_noise_floor'])} on average, "
+    about_ce += f"and rarely more than {number(limit)}."
+    texts = {
+        "width": ("Typical width", float(np.median(width)), about_width),
+        "rmse": (
+            "RMSE",
+            scores["rmse"],
+            f"Typical distance of the predicted mean from the true value, in the units of {target}.",
+        ),
+        "crps": (
+            "CRPS",
+            scores["crps"],
+            "Distance of the true value from the whole predictive distribution, in the same units. It rewards "
+            "calibration and sharpness together. Smaller is better; compare on the same rows.",
+        ),
+        "ce": ("Calibration error", scores["ce"], about_ce),
+    }
+    figures = [
+        {"name": name, "label": label, "value": value, "text": text} for name, (label, value, text) in texts.items()
+    ]
+    figures[-1] |= {"noise_floor": scores["ce_noise_floor"], "noise_limit": limit}
+    return figures
 
 
 def widths(prediction: Any, lower: Floats, upper: Floats) -> Floats:
     """Widths of the intervals; from std where there is one, as the difference of two large ends is mostly rounding."""
     if isinstance(prediction, Prediction):
-        return np.minimum(2 * prediction.family.quantile((1 + LEVEL) / 2) * prediction.std, LARGEST)
+        return np.minimum(2 * prediction.family.quantile((1 + LEVEL) / 2) * prediction.std, LARGEST_END)
     return np.maximum(upper - lower, 0.0)
 
 
@@ -124,9 +187,7 @@ def describe_calibration(truth: Floats, prediction: Any) -> dict[str, Any]:
     curve = calibration_curve(truth, prediction, confidence=CONFIDENCE)
     outside = (curve.coverage < curve.lower - 1e-9) | (curve.coverage > curve.upper + 1e-9)
     if not outside.any():
-        text = (
-            "The curve stays inside the noise band at every level: promised and observed coverage agree within noise."
-        )
+        text = "The curve stays inside the noise band at every level: observed and nominal coverage agree within noise."
     else:
         below = int((outside & (curve.coverage < curve.levels)).sum())
         above = int(outside.sum()) - below
@@ -156,10 +217,10 @@ def describe_sharpness(width: Floats) -> dict[str, Any]:
     above = int((width > edges[-1]).sum())
     if len(counts) == 1:
         text = f"All {percent(LEVEL, 0)} intervals are {number(median)} wide: "
-        text += "the model is as sure of one row as of any other."
+        text += "the model is equally certain about every row."
     else:
         text = f"Half of the {percent(LEVEL, 0)} intervals are narrower than {number(median)}, "
-        text += f"nine in ten are between {number(p05)} and {number(p95)} wide."
+        text += f"and nine in ten are between {number(p05)} and {number(p95)} wide."
     return {
         "level": LEVEL,
         "edges": edges.tolist(),
@@ -181,37 +242,36 @@ def histogram_edges(low: float, high: float, most: int) -> Floats:
     return np.asarray(step * np.arange(first, max(last, first + 1) + 1))
 
 
-def describe_intervals(
-    truth: Floats, center: Floats, lower: Floats, upper: Floats, inside: NDArray[np.bool_]
-) -> dict[str, Any]:
-    """Some rows, chosen by lot, in the order of their prediction; without their number in the table."""
-    shown = sample(len(truth), MOST_INTERVALS)
+def describe_intervals(judged: JudgedRows) -> dict[str, Any]:
+    """Some rows, drawn at random, in the order of their prediction; without their number in the table."""
+    truth, center = judged.truth, judged.center
+    shown = sample_rows(len(truth), MOST_INTERVALS)
     shown = shown[np.argsort(center[shown], kind="stable")]
     rows = [
         {
             "y": float(truth[i]),
             "center": float(center[i]),
-            "lower": float(lower[i]),
-            "upper": float(upper[i]),
-            "inside": bool(inside[i]),
+            "lower": float(judged.lower[i]),
+            "upper": float(judged.upper[i]),
+            "inside": bool(judged.inside[i]),
         }
         for i in shown
     ]
     outside = sum(not row["inside"] for row in rows)
-    chosen = "all test rows" if len(rows) == len(truth) else f"of {len(truth):,} test rows, drawn by lot"
+    chosen = "all test rows" if len(rows) == len(truth) else f"of {len(truth):,} test rows, drawn at random"
     text = f"{count(len(rows), 'row')} ({chosen}), in the order of the prediction; "
     expected = (1 - LEVEL) * len(rows)
     decimals = 0 if len(rows) >= 10 else 1  # less than one row is not none
     whose = "its" if len(rows) == 1 else "their"
-    text += f"{outside} outside of {whose} interval, about {expected:.{decimals}f} to be expected."
+    text += f"{outside} outside {whose} interval, where about {expected:.{decimals}f} are expected."
     return {"level": LEVEL, "of": len(truth), "outside": outside, "rows": rows, "text": text}
 
 
 def describe_residuals(truth: Floats, prediction: Any) -> dict[str, Any]:
     """Is the error as large as the standard deviation says? RMSE in bins of equal count, with 95 % noise bars."""
-    std = np.minimum(prediction.std, LARGEST)
+    std = np.minimum(prediction.std, LARGEST_END)
     with np.errstate(over="ignore"):
-        residual = np.minimum(np.abs(truth - prediction.mean), LARGEST)
+        residual = np.minimum(np.abs(truth - prediction.mean), LARGEST_END)
     scale = float(residual.max()) or 1.0  # squares then stay in the range of floats
     bins = []
     for b in equal_count_bins(std, int(np.clip(len(truth) // ROWS_PER_BIN, 1, MOST_BINS))):
@@ -228,17 +288,17 @@ def describe_residuals(truth: Floats, prediction: Any) -> dict[str, Any]:
             }
         )
     agree = sum(one["lower"] <= one["std"] <= one["upper"] for one in bins)
-    shown = sample(len(truth), MOST_POINTS)
+    shown = sample_rows(len(truth), MOST_POINTS)
     points = [[float(std[i]), float(residual[i])] for i in shown[np.argsort(std[shown], kind="stable")]]
     if len(bins) == 1:
         stated, observed = number(bins[0]["std"]), number(bins[0]["rmse"])
-        text = f"The RMSE is {observed} where the model states a standard deviation of {stated}."
+        text = f"The RMSE is {observed}, and the predictive standard deviation is {stated}."
     else:
-        text = f"In {agree} of {len(bins)} groups of rows the error is as large as the model says, within noise."
+        text = f"In {agree} of {len(bins)} bins of rows the error is as large as predicted, within noise."
     return {"bins": bins, "points": points, "text": text}
 
 
-def describe_history(history: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def describe_training(history: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The objective by epoch; None where there is nothing to draw."""
     parts = {name: (history or {}).get(name, {}).get("objective", ()) for name in ("train", "validation")}
     curves = {name: [finite(value) for value in values] for name, values in parts.items()}
@@ -248,12 +308,12 @@ def describe_history(history: Mapping[str, Any] | None) -> dict[str, Any] | None
     best = int(history.get("best_epoch", epochs - 1))
     stopped = str(history.get("stopped", ""))
     text = f"The weights of epoch {best + 1} of {epochs} were kept"
-    text += f"; {STOPPED[stopped]}." if stopped in STOPPED else "."
+    text += f"; {REASONS_TO_STOP[stopped]}." if stopped in REASONS_TO_STOP else "."
     return {**curves, "epochs": epochs, "best_epoch": best, "stopped": clean(stopped), "text": text}
 
 
-def sample(n: int, most: int) -> NDArray[np.intp]:
+def sample_rows(n: int, most: int) -> NDArray[np.intp]:
     """Row numbers, at most so many; always the same."""
     if n <= most:
         return np.arange(n)
-    return np.random.default_rng(SEED).choice(n, most, replace=False)
+    return np.random.default_rng(SAMPLE_SEED).choice(n, most, replace=False)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from hetcal._checks import check_choice
-from hetcal.report import charts, tables, wording
+from hetcal.metrics import wording
+from hetcal.report import charts, tables
 
 try:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -21,13 +22,13 @@ except ImportError as error:
     raise ImportError("hetcal.report needs jinja2; install it with: pip install 'hetcal[report]'") from error
 
 TEMPLATES = Path(__file__).parent / "templates"
-KINDS = ("model", "comparison")
+PAGES = ("model", "comparison")
 WHISKERS = (("crps", "CRPS"), ("ce", "Calibration error"))
 
 
 def render(content: dict[str, Any]) -> str:
     """The page of what `describe`, `describe_comparison` or `describe_bench` said."""
-    draw = {"model": draw_model, "comparison": draw_comparison}[check_choice("kind", content["kind"], KINDS)]
+    draw = {"model": draw_model, "comparison": draw_comparison}[check_choice("kind", content["kind"], PAGES)]
     css = (TEMPLATES / "style.css").read_text(encoding="utf-8")
     return (
         environment()
@@ -79,8 +80,8 @@ def draw_model(content: Mapping[str, Any]) -> dict[str, charts.Chart]:
         "intervals": charts.interval_chart(content["intervals"]),
         "residuals": charts.residual_chart(content["residuals"]),
     }
-    if "places" in content:
-        drawn["places"] = charts.place_chart(content["places"])
+    if "subgroups" in content:
+        drawn["subgroups"] = charts.subgroup_chart(content["subgroups"])
     if "history" in content:
         drawn["history"] = charts.history_chart(content["history"])
     return drawn

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from hetcal.report.wording import Format, format_for
+from hetcal.metrics.wording import NumberFormat, format_for
 
 Cell = dict[str, Any] | None
 # Shown as a percentage.
@@ -52,7 +52,7 @@ def overview_table(table: Mapping[str, Any]) -> dict[str, Any]:
     return {"title": table["title"], "corner": corner, "heads": titles, "rows": rows}
 
 
-def cell_text(form: Format, cell: Cell) -> Cell:
+def cell_text(form: NumberFormat, cell: Cell) -> Cell:
     """Mean, error and published figure as text; "not finite" where there is a mean but no number."""
     if cell is None:
         return None
@@ -65,12 +65,12 @@ def cell_text(form: Format, cell: Cell) -> Cell:
     }
 
 
-def column_form(cells: Iterable[Cell], metric: str) -> Format:
+def column_form(cells: Iterable[Cell], metric: str) -> NumberFormat:
     """One format for means with standard errors: two digits of the typical error, or three of the largest mean."""
     filled = [cell for cell in cells if cell is not None and cell["mean"] is not None]
     means = [cell["mean"] for cell in filled]
     if metric in SHARES:
-        return Format(exponent=-2, decimals=1)
+        return NumberFormat(exponent=-2, decimals=1)
     errors = sorted(cell["standard_error"] for cell in filled if cell["standard_error"])
     if not errors:
         return format_for(means)

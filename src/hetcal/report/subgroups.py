@@ -1,9 +1,10 @@
-"""Where are the intervals worst? Coverage in ranges of every feature, for every label, where values are missing.
+"""Where is the coverage worst? Coverage in ranges of every feature, for every label, and where values are missing.
 
-A place is a set of rows that was chosen without a look at y: a fifth of the rows by a column, or all rows of a label.
-In a calibrated model the number of rows inside is binomial in each of them, so its p-value is exact; over all places
-Holm's correction keeps the chance of even one false alarm at 5 %, however the places overlap. (The false discovery rate
-would allow more of them; but a reader acts on a single place that is named, so none should be named by chance.)
+A subgroup is a set of rows that was chosen without looking at y: a fifth of the rows by a column, or all rows of a
+label. In a calibrated model the number of rows inside their interval is binomial in each of them, so its p-value is
+exact; over all subgroups Holm's correction keeps the probability of even one false positive at 5 %, however the
+subgroups overlap. (Controlling the false discovery rate would allow more of them; but a reader acts on a single
+subgroup that is named, so none should be named by chance.)
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,131 +13,132 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaincinv
-from scipy.stats import binom
 
-from hetcal._checks import must
+from hetcal._checks import Floats, must
 from hetcal.metrics import equal_count_bins
-from hetcal.report.wording import LONGEST_NAME, clean, count, join_ranges, percent, range_labels
+from hetcal.metrics.noise import share_confidence_interval, two_sided_p
+from hetcal.metrics.verdict import FALSE_POSITIVE_RATE, LARGE_GAP, RELATIVE_ROUNDING, SMALL_GAP
+from hetcal.metrics.wording import count, join_ranges, percent, range_labels
+from hetcal.report.text import LONGEST_NAME, clean
+from hetcal.splitting import RowNumbers
+from hetcal.tabular.columns import MISSING, Table
 
 try:
     import pandas as pd
 except ImportError as error:
     raise ImportError("hetcal.report needs pandas; install it with: pip install 'hetcal[report]'") from error
 
-from hetcal._checks import Floats
-
-Rows = NDArray[np.intp]
-
 RANGES = 5
 MINIMUM_ROWS = 30
-FALSE_ALARMS = 0.05
-# A gap up to this troubles nobody, whatever a million rows can prove.
-SMALL_GAP = 0.01
 MOST_SHOWN = 10
-# Differences below this part of the largest value are rounding errors, not ranges.
-ROUNDING = 1e-12
-MISSING = "missing"
 
 
 @dataclass(frozen=True)
-class Place:
+class Subgroup:
     """Rows that have something in common: `kind` is "prediction", "group" or "feature"."""
 
     kind: str
     name: str
     where: str
-    rows: Rows
+    rows: RowNumbers
 
 
-def describe_places(
+def describe_subgroups(
     inside: NDArray[np.bool_],
     width: Floats,
     level: float,
     center: Floats,
-    features: pd.DataFrame | None,
+    features: "pd.DataFrame | Table | None",
     groups: Sequence[Any] | None,
     group_name: str | None,
 ) -> dict[str, Any] | None:
-    """The worst places with their figures, and what may be said of them; None if no place has enough rows."""
-    places = list(find_places(center, width, features, groups, group_name))
-    if not places:
+    """The worst subgroups with their figures, and what may be said of them; None if no subgroup has enough rows."""
+    subgroups = list(find_subgroups(center, width, features, groups, group_name))
+    if not subgroups:
         return None
     by_group = {"groups": None if groups is None else clean(group_name or "group")}
-    return {**judge(places, inside, width, level), **by_group}
+    return {**check_subgroups(subgroups, inside, width, level), **by_group}
 
 
-def judge(places: Sequence[Place], inside: NDArray[np.bool_], width: Floats, level: float) -> dict[str, Any]:
-    hits = np.array([inside[place.rows].sum() for place in places])
-    sizes = np.array([len(place.rows) for place in places])
+def check_subgroups(
+    subgroups: Sequence[Subgroup], inside: NDArray[np.bool_], width: Floats, level: float
+) -> dict[str, Any]:
+    hits = np.array([inside[subgroup.rows].sum() for subgroup in subgroups])
+    sizes = np.array([len(subgroup.rows) for subgroup in subgroups])
     p_values = two_sided_p(hits, sizes, level)
     corrected = holm(p_values)
     coverage = hits / sizes
-    stands_out = (corrected <= FALSE_ALARMS) & (np.abs(coverage - level) > SMALL_GAP)
+    stands_out = (corrected <= FALSE_POSITIVE_RATE) & (np.abs(coverage - level) > SMALL_GAP)
     # First what stands out, the narrowest before the widest; then what comes nearest to it.
     is_wide = coverage > level
     badness = np.where(stands_out, np.where(is_wide, -coverage, coverage), p_values)
     rank = np.lexsort([badness, stands_out & is_wide, ~stands_out])
     worst = []
     for i in rank[:MOST_SHOWN]:
-        low, high = clopper_pearson(int(hits[i]), int(sizes[i]))
+        low, high = share_confidence_interval(int(hits[i]), int(sizes[i]))
         worst.append(
             {
-                "kind": places[i].kind,
-                "name": places[i].name,
-                "where": places[i].where,
+                "kind": subgroups[i].kind,
+                "name": subgroups[i].name,
+                "where": subgroups[i].where,
                 "rows": int(sizes[i]),
                 "coverage": float(coverage[i]),
                 "coverage_low": low,
                 "coverage_high": high,
-                "width": float(np.median(width[places[i].rows])),
+                "width": float(np.median(width[subgroups[i].rows])),
                 "p": float(p_values[i]),
                 "p_corrected": float(corrected[i]),
                 "stands_out": bool(stands_out[i]),
-                "reading": read_place(float(coverage[i]), level, float(corrected[i])),
+                "reading": read_subgroup(float(coverage[i]), level, float(corrected[i])),
             }
         )
+    is_any_off = bool((corrected <= FALSE_POSITIVE_RATE).any())
     return {
         "level": level,
-        "tested": len(places),
+        "tested": len(subgroups),
         "minimum_rows": MINIMUM_ROWS,
         "correction": "Holm",
-        "false_alarms": FALSE_ALARMS,
+        "false_positive_rate": FALSE_POSITIVE_RATE,
         "standing_out": int(stands_out.sum()),
-        "text": conclude(worst, len(places), int(stands_out.sum()), level, bool((corrected <= FALSE_ALARMS).any())),
+        "weak": int((stands_out & (coverage < level - LARGE_GAP)).sum()),
+        "text": conclude(worst, len(subgroups), int(stands_out.sum()), level, is_any_off),
         "worst": worst,
     }
 
 
-def conclude(worst: list[dict[str, Any]], tested: int, standing_out: int, level: float, any_off: bool) -> str:
-    if not standing_out and any_off:
-        return f"No place is off by more than {percent(SMALL_GAP, 0)} ({count(tested, 'place')} tested)."
+def conclude(worst: list[dict[str, Any]], tested: int, standing_out: int, level: float, is_any_off: bool) -> str:
+    if not standing_out and is_any_off:
+        return f"No subgroup is off by more than {percent(SMALL_GAP, 0)} ({count(tested, 'subgroup')} tested)."
     if not standing_out:
-        return f"No place stands out beyond chance ({count(tested, 'place')} tested)."
+        return f"No subgroup stands out beyond chance ({count(tested, 'subgroup')} tested)."
     first = worst[0]
-    stand = "place stands" if standing_out == 1 else "places stand"
-    observed = f"{percent(level, 0)} intervals covered {percent(first['coverage'])} of {count(first['rows'], 'row')}"
+    stand = "subgroup stands" if standing_out == 1 else "subgroups stand"
+    observed = f"{percent(level, 0)} intervals cover {percent(first['coverage'])} of {count(first['rows'], 'row')}"
     return (
         f"{standing_out:,} of {tested:,} {stand} out beyond chance. "
         f"The worst is {first['name']} {first['where']}: {observed} there, {first['reading']}."
     )
 
 
-def read_place(coverage: float, level: float, corrected: float) -> str:
-    if corrected > FALSE_ALARMS:
+def read_subgroup(coverage: float, level: float, corrected: float) -> str:
+    if corrected > FALSE_POSITIVE_RATE:
         return "within chance"
     if abs(coverage - level) <= SMALL_GAP:
         return "slightly off"
     return "too narrow" if coverage < level else "wider than needed"
 
 
-# Finding places
+# Finding subgroups
 
 
-def find_places(
-    center: Floats, width: Floats, features: pd.DataFrame | None, groups: Sequence[Any] | None, group_name: str | None
-) -> Iterator[Place]:
-    """Places with enough rows, but not all rows: by what was predicted, by group, by every column."""
+def find_subgroups(
+    center: Floats,
+    width: Floats,
+    features: pd.DataFrame | Table | None,
+    groups: Sequence[Any] | None,
+    group_name: str | None,
+) -> Iterator[Subgroup]:
+    """Subgroups with enough rows, but not all rows: by what was predicted, by group, by every column."""
     n = len(center)
     columns: list[tuple[str, str, pd.Series]] = [
         ("prediction", "predicted value", pd.Series(center)),
@@ -147,23 +149,35 @@ def find_places(
             ("group", clean(group_name or "group"), pd.Series([str(group) for group in groups], dtype=object))
         )
     if features is not None:
+        if isinstance(features, Table):
+            features = frame_of(features)
         if not isinstance(features, pd.DataFrame):
             raise must(
                 "features", "be a pandas DataFrame", type(features).__name__, "wrap it: pd.DataFrame(X)", TypeError
             )
         columns += [("feature", clean(features.columns[i]), features.iloc[:, i]) for i in range(features.shape[1])]
     for kind, name, column in columns:
-        for where, rows in parts_of(column):
+        for where, rows in split_column(column):
             if MINIMUM_ROWS <= len(rows) < n:
-                yield Place(kind, name, where, rows)
+                yield Subgroup(kind, name, where, rows)
 
 
-def parts_of(column: pd.Series) -> Iterator[tuple[str, Rows]]:
+def frame_of(table: Table) -> pd.DataFrame:
+    """The columns of a table that was read before; its label for missing text is a missing value again."""
+    return pd.DataFrame(
+        {
+            name: [None if value == MISSING else value for value in values] if table.kind(name) == "text" else values
+            for name, values in table.columns.items()
+        }
+    )
+
+
+def split_column(column: pd.Series) -> Iterator[tuple[str, RowNumbers]]:
     """The rows of each range or label of a column, and those that miss a value."""
-    values, is_date = as_numbers(column)
+    values, is_date = numbers_or_dates(column)
     missing = column.isna().to_numpy(dtype=bool) if values is None else np.isnan(values)
     present = np.flatnonzero(~missing)
-    yield MISSING, np.flatnonzero(missing)
+    yield "missing", np.flatnonzero(missing)
     if not len(present):
         return
     if values is None:
@@ -172,7 +186,7 @@ def parts_of(column: pd.Series) -> Iterator[tuple[str, Rows]]:
         yield from ranges_of(values, present, is_date)
 
 
-def labels_of(column: pd.Series, present: Rows) -> Iterator[tuple[str, Rows]]:
+def labels_of(column: pd.Series, present: RowNumbers) -> Iterator[tuple[str, RowNumbers]]:
     """Rows by label, if the label has enough of them: a label of few rows, such as an id, is never shown."""
     texts = np.array([str(value) for value in column.iloc[present]], dtype=object)
     codes, labels = pd.factorize(texts)
@@ -183,10 +197,10 @@ def labels_of(column: pd.Series, present: Rows) -> Iterator[tuple[str, Rows]]:
             yield f"= {clean(labels[code], LONGEST_NAME // 2)}", rows
 
 
-def ranges_of(values: Floats, present: Rows, is_date: bool) -> Iterator[tuple[str, Rows]]:
-    """Ranges of about equal count; few different values have a place each."""
+def ranges_of(values: Floats, present: RowNumbers, is_date: bool) -> Iterator[tuple[str, RowNumbers]]:
+    """Ranges of about equal count; few different values have a subgroup each."""
     shown = values[present]
-    if np.ptp(shown / 2) <= ROUNDING * np.abs(shown).max():
+    if np.ptp(shown / 2) <= RELATIVE_ROUNDING * np.abs(shown).max():
         return
     distinct = np.unique(shown)
     if len(distinct) <= RANGES:
@@ -208,7 +222,7 @@ def date_labels(lows: Sequence[float], highs: Sequence[float]) -> list[str]:
     return join_ranges(*[[text.replace("T", " ") for text in row] for row in seconds.tolist()])
 
 
-def as_numbers(column: pd.Series) -> tuple[Floats | None, bool]:
+def numbers_or_dates(column: pd.Series) -> tuple[Floats | None, bool]:
     """Numbers or dates as float64 (missing and infinite = NaN), and whether they are dates; None for labels."""
     types = pd.api.types
     inferred = types.infer_dtype(column, skipna=True) if column.dtype == object else ""
@@ -236,17 +250,11 @@ def dates_as_numbers(column: pd.Series) -> Floats:
     return np.where(np.isnat(values), np.nan, values.astype(np.int64))
 
 
-# Judging places
-
-
-def two_sided_p(hits: NDArray[Any], rows: NDArray[Any], level: float) -> Floats:
-    """Exact binomial p-value against `level`: twice the smaller tail, at most 1."""
-    tail = np.minimum(binom.cdf(hits, rows, level), binom.sf(hits - 1, rows, level))
-    return np.asarray(np.minimum(2 * tail, 1.0))
+# Testing subgroups
 
 
 def holm(p_values: Floats) -> Floats:
-    """Holm's corrected p-values: at most as many false alarms as stated, whatever the dependence.
+    """Holm's corrected p-values: the stated probability of a false positive holds, whatever the dependence.
 
     >>> holm(np.array([0.01, 0.04, 0.03])).round(2)
     array([0.03, 0.06, 0.06])
@@ -256,10 +264,3 @@ def holm(p_values: Floats) -> Floats:
     corrected = np.empty_like(p_values)
     corrected[order] = np.minimum(steps, 1.0)
     return corrected
-
-
-def clopper_pearson(hits: int, rows: int) -> tuple[float, float]:
-    """Exact 95 % confidence interval of a share."""
-    low = float(betaincinv(hits, rows - hits + 1, 0.025)) if hits else 0.0
-    high = float(betaincinv(hits + 1, rows - hits, 0.975)) if hits < rows else 1.0
-    return low, high

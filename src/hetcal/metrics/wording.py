@@ -1,30 +1,24 @@
-"""Numbers and names in words: how a figure is written, and what a text from outside may hold.
+"""How figures are written: the one place for the format of numbers, shares, counts and p-values.
 
-Figures come in any unit, from 1e-300 to 1e300; names come from anyone's table. Both are made readable here, once.
+Figures come in any unit, from 1e-300 to 1e300.
 """
 
 import math
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
-from typing import Any
-
-import numpy as np
 
 MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
+
+
 SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
+
+
 # Sizes that are written out; beyond them, as a power of ten.
 LEAST, MOST = 1e-4, 1e9
-LONGEST_NAME, LONGEST_VALUE, LONGEST_COMMAND = 120, 1000, 10_000
-# The folders of a path from the root, from home or from a drive, where a word, a quotation or a value begins.
-FOLDERS = re.compile(
-    r"""(?:(?<=["'])(?:[A-Za-z]:[\\/]|~?[\\/])[^"']*[\\/]|(?<![^\s=])(?:[A-Za-z]:[\\/]|~?[\\/])\S*[\\/])"""
-)
 
 
 @dataclass(frozen=True)
-class Format:
+class NumberFormat:
     """How the numbers of an axis or a column are written: divided by 10 ** exponent, all with as many decimals."""
 
     exponent: int
@@ -42,7 +36,7 @@ class Format:
         return f"\N{MULTIPLICATION SIGN} {power_of_ten(self.exponent)}" if self.exponent else ""
 
 
-def format_for(values: Iterable[float | None], resolution: float | None = None) -> Format:
+def format_for(values: Iterable[float | None], resolution: float | None = None) -> NumberFormat:
     """A format for these numbers; differences of `resolution` are seen in it, without it three digits of the largest.
 
     >>> shown = format_for([0.0, 1.5e12], resolution=5e11)
@@ -51,11 +45,11 @@ def format_for(values: Iterable[float | None], resolution: float | None = None) 
     """
     largest = max((abs(value) for value in values if value is not None), default=0.0)
     if largest == 0:
-        return Format(0, 0)
+        return NumberFormat(0, 0)
     resolution = resolution or 10.0 ** (order(largest) - 2)
     exponent = 0 if 1e-3 <= largest < 1e7 else 3 * math.floor(order(largest) / 3)
     decimals = exponent - order(resolution * (1 + 1e-9))
-    return Format(exponent, min(max(decimals, 0), max(14 - (order(largest) - exponent), 0)))
+    return NumberFormat(exponent, min(max(decimals, 0), max(14 - (order(largest) - exponent), 0)))
 
 
 def order(value: float) -> int:
@@ -156,64 +150,11 @@ def count(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def clean(text: Any, longest: int = LONGEST_NAME) -> str:
-    """A text from outside, fit to be written: no control characters, nothing that UTF-8 cannot hold, not too long.
+def fixed(value: float, like: float | None = None) -> str:
+    """Three digits in a column of figures: 0.317, 3.43, 75.7; an error bar has the decimals of its mean (`like`).
 
-    >>> clean("price\\x00"), clean("x" * 500, longest=5)
-    ('price�', 'xxxx…')
+    >>> fixed(3.4321), fixed(0.0512, like=3.4321)
+    ('3.43', '0.05')
     """
-    shown = str(text)[: longest + 1]
-    shown = "".join(char if is_writable(char) else "\N{REPLACEMENT CHARACTER}" for char in shown)
-    return shown if len(shown) <= longest else shown[: longest - 1] + "…"
-
-
-def is_writable(char: str) -> bool:
-    """Tabs and line ends are; other control characters, lone surrogates and marks that reverse text are not."""
-    if char in "\t\n":
-        return True
-    point = ord(char)
-    is_control = point < 0x20 or 0x7F <= point < 0xA0
-    is_direction = point in (0x200E, 0x200F, 0x061C) or 0x202A <= point <= 0x202E or 0x2066 <= point <= 0x2069
-    return not (is_control or is_direction or 0xD800 <= point <= 0xDFFF or point in (0xFFFE, 0xFFFF))
-
-
-def without_folders(text: str) -> str:
-    """The text with absolute paths cut to their last part: a report does not tell whose machine it was made on.
-
-    >>> without_folders("hetcal fit /home/ada/train.csv --out '/tmp/my models/m.hetcal' --set a=b/c")
-    "hetcal fit train.csv --out 'm.hetcal' --set a=b/c"
-    """
-    return FOLDERS.sub("", text)
-
-
-def finite(value: Any) -> float | None:
-    """A float for JSON, None if it is not finite."""
-    value = float(value)
-    return value if math.isfinite(value) else None
-
-
-def plain(value: Any) -> bool | int | float | str | None:
-    """A value to be listed, as JSON can hold it: numbers stay numbers, all else becomes text without folders."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, PurePath):
-        return clean(value.name, LONGEST_VALUE)
-    if isinstance(value, Mapping):
-        value = ", ".join(f"{key}={plain(one)}" for key, one in value.items())
-    elif isinstance(value, list | tuple | set | frozenset | np.ndarray):
-        value = ", ".join(str(plain(one)) for one in value)
-    return clean(without_folders(str(value)), LONGEST_VALUE)
-
-
-def listing(values: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Label and value of what is to be listed, in its order."""
-    return [{"label": clean(name), "value": plain(value)} for name, value in (values or {}).items()]
-
-
-def commands(lines: Sequence[str]) -> list[str]:
-    """Commands to be shown, without folders."""
-    return [clean(without_folders(str(line)), LONGEST_COMMAND) for line in lines]
+    size = abs(value if like is None else like)
+    return f"{value:.{1 if size >= 10 else 2 if size >= 1 else 3}f}"
