@@ -27,7 +27,7 @@ NEEDS_STD = [
     metrics.crps,
     metrics.interval_score,
     metrics.pinball_loss,
-    metrics.verdict,
+    metrics.judge,
     metrics.evaluate,
 ]
 

@@ -62,6 +62,7 @@ def make_method(name, title, crps, ce, coverage=0.9, **others):
         "title": title,
         "failed": None,
         "metrics": {key: figure(value, 0.05) for key, value in metrics.items()},
+        "verdict": {"status": "good", "label": "Reliable", "text": "90 % intervals cover 90.0 % of 200 rows"},
         "curve": {"levels": LEVELS, "coverage": [level**1.1 for level in LEVELS]},
     }
 
@@ -80,7 +81,7 @@ def make_comparison():
             make_method("mc_dropout", "MC Dropout", crps=1.5, ce=1.4, coverage=0.5),
             make_method("dropout_hc", "Dropout-HC", crps=1.0, ce=0.11, coverage=0.89),
             make_method("hnn", "HNN", crps=1.04, ce=0.08, coverage=0.93),
-            {**failed, "metrics": {}, "curve": None},
+            {**failed, "metrics": {}, "verdict": None, "curve": None},
         ],
         "recommendation": {"method": "dropout_hc", "text": "Dropout-HC has the lowest CRPS."},
     }

@@ -175,8 +175,8 @@ def test_fits_the_screen(browser, name, width):
 def test_hostile_names_are_text(browser, pages):
     """A column called <script> is read as such, and nothing of it became an element."""
     show(browser, "hostile")
-    shown = text_of(browser, "section[aria-labelledby=places] tbody")
-    worst = pages["hostile"]["places"]["worst"]
+    shown = text_of(browser, "section[aria-labelledby=subgroups] tbody")
+    worst = pages["hostile"]["subgroups"]["worst"]
     assert {HOSTILE[0], HOSTILE[1]} & {place["name"] for place in worst}
     assert all(place["name"] in shown and place["where"] in shown for place in worst)
     assert browser.execute_script("return document.querySelectorAll('script, img').length") == 0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hetcal.report import charts, describe
-from hetcal.report.charts import Scale
+from hetcal.report.charts import AxisScale
 from tests.report.samples import LEVELS, make_features, make_history, make_truth
 
 
@@ -50,20 +50,20 @@ def test_log_ticks():
 
 
 def test_places_are_linear():
-    x, y = Scale(10.0, 20.0), Scale(10.0, 20.0, flip=True)
+    x, y = AxisScale(10.0, 20.0), AxisScale(10.0, 20.0, flip=True)
     assert [x.place(value) for value in (10, 15, 20, 99, -99)] == [0, 50, 100, 100, 0]
     assert [y.place(value) for value in (10, 15, 20)] == [100, 50, 0]
-    assert Scale(1.0, 100.0, log=True).place(10.0) == 50
+    assert AxisScale(1.0, 100.0, log=True).place(10.0) == 50
     assert x.place(30.0, beyond=1) == 200
-    assert Scale(-1.7e308, 1.7e308).place(0.0) == 50
+    assert AxisScale(-1.7e308, 1.7e308).place(0.0) == 50
 
 
 def test_axis_names_its_unit():
     """Ticks are short in any unit, and the title says what they are multiples of."""
-    axis = Scale(0.0, 3e12).axis("Width")
+    axis = AxisScale(0.0, 3e12).axis("Width")
     assert axis["title"] == "Width (\N{MULTIPLICATION SIGN} 10¹²)"
     assert [tick["label"] for tick in axis["ticks"]] == ["0", "1", "2", "3"]
-    assert Scale(0.0, 3.0).axis("Width")["title"] == "Width"
+    assert AxisScale(0.0, 3.0).axis("Width")["title"] == "Width"
 
 
 def test_calibration(content):
@@ -77,7 +77,7 @@ def test_calibration(content):
     np.testing.assert_allclose(band[99:, 1][::-1], 100 - 100 * np.array(content["calibration"]["upper"]), atol=0.006)
     (main,) = [dot for dot in chart["dots"] if dot["main"]]
     assert main["x"] == 90
-    assert main["text"].startswith("90 % intervals covered ")
+    assert main["text"].startswith("90 % intervals cover ")
 
 
 def test_histogram(content):
@@ -131,8 +131,8 @@ def test_residuals_of_all_sizes_have_logarithmic_axes():
     assert chart["marks"][0]["lower"] == 100
 
 
-def test_places(content):
-    chart = charts.place_chart(content["places"])
+def test_subgroups(content):
+    chart = charts.subgroup_chart(content["subgroups"])
     for row in chart["rows"]:
         assert 0 <= row["low"] <= row["at"] <= row["high"] <= 100
     assert 0 < chart["level"] < 100

@@ -101,11 +101,14 @@ def test_all_failed():
     assert "the loss was not finite in fold 2" in html
 
 
-@pytest.mark.parametrize(("error", "status"), [(0.18, "good"), (0.19, "caution"), (float("nan"), "caution")])
-def test_the_best_of_the_bad(error, status):
-    """A method far above the noise floor may be the best there is; it does not get the green mark."""
+@pytest.mark.parametrize(
+    ("verdict", "status"),
+    [("good", "good"), ("caution", "caution"), ("bad", "caution"), ("unknown", "caution"), (None, "caution")],
+)
+def test_the_best_of_the_bad(verdict, status):
+    """A method that is not calibrated may be the best there is; it does not get the green mark."""
     comparison = make_comparison()
-    comparison["methods"][1]["metrics"]["ce"] = figure(error, 0.01)
+    comparison["methods"][1]["verdict"] = None if verdict is None else {"status": verdict}
     content = describe_some(comparison)
     label = "Recommended: Dropout-HC" if status == "good" else "Recommended, but look closer: Dropout-HC"
     assert (content["recommendation"]["status"], content["recommendation"]["label"]) == (status, label)

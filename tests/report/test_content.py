@@ -7,16 +7,17 @@ import pandas as pd
 import pytest
 
 from hetcal.families import Laplace, StudentT
-from hetcal.metrics import calibration_curve, evaluate
+from hetcal.metrics import calibration_curve, ce_noise_floor, ce_quantile, evaluate, judge
 from hetcal.prediction import Prediction, TransformedPrediction
 from hetcal.report import describe, render
 from hetcal.report.content import MOST_INTERVALS, MOST_POINTS
+from hetcal.tabular.columns import read_table
 from hetcal.transforms import Log, Quantile, YeoJohnson
 from tests.report.samples import HOSTILE, ROWS, make_features, make_history, make_truth
 
 SECTIONS = [
     *("kind", "made_by", "title", "target", "rows", "level", "verdict", "figures", "metrics", "calibration"),
-    *("sharpness", "intervals", "residuals", "places", "history", "data", "settings", "reproduce"),
+    *("sharpness", "intervals", "residuals", "subgroups", "history", "data", "settings", "reproduce"),
 ]
 
 
@@ -54,7 +55,7 @@ def test_order_of_the_page(content):
 def test_sections_without_data_are_left_out():
     y, prediction = make_truth(rows=20)
     content = describe(y, prediction, target="price", title="t")
-    assert set(SECTIONS) - set(content) == {"places", "history", "data", "settings", "reproduce"}
+    assert set(SECTIONS) - set(content) == {"subgroups", "history", "data", "settings", "reproduce"}
     html = check(content)
     for heading in ("Where it is worst", "Training", "Data and settings", "How to reproduce"):
         assert heading not in html
@@ -153,7 +154,7 @@ def test_noise_bars_hold_what_they_say():
 
 
 def test_history(content):
-    assert content["history"]["text"].startswith("The weights of epoch 26 of 30 were kept; training stopped when")
+    assert content["history"]["text"].startswith("The weights of epoch 26 of 30 were kept; training stopped early")
     assert content["history"]["validation"][0] == pytest.approx(1.1)
     y, prediction = make_truth(rows=20)
     broken = {"train": {"objective": [float("nan"), 1.0]}, "validation": {}, "best_epoch": 1, "stopped": "odd"}
@@ -178,7 +179,7 @@ def test_units_do_not_matter(unit):
     base = describe(*make_truth(), target="y", title="t")
     scaled = describe(*make_truth(unit=unit), target="y", title="t")
     check(scaled)
-    assert scaled["verdict"]["text"].split("Typical")[0] == base["verdict"]["text"].split("Typical")[0]
+    assert scaled["verdict"]["text"].split("typical")[0] == base["verdict"]["text"].split("typical")[0]
     assert scaled["verdict"]["width"] == pytest.approx(base["verdict"]["width"] * unit)
     assert len(scaled["sharpness"]["counts"]) > 5
     assert "10" in scaled["verdict"]["text"].split("width")[1]
@@ -256,7 +257,7 @@ def test_hostile_names_are_kept_and_cut():
         groups=[HOSTILE[0]] * ROWS,
         group_name="g",
     )
-    names = {place["name"] for place in content["places"]["worst"]}
+    names = {place["name"] for place in content["subgroups"]["worst"]}
     assert HOSTILE[0] in names | {content["target"]}
     assert max(map(len, names)) <= 120
     check(content)
@@ -267,8 +268,8 @@ def test_many_features_and_odd_ones():
     frame = pd.DataFrame(np.random.default_rng(0).random((ROWS, 500)))
     frame[0], frame[1] = 1.0, np.nan
     content = describe(*make_truth(), target="y", title="t", features=frame)
-    assert content["places"]["tested"] == 5 * 498 + 10
-    assert len(content["places"]["worst"]) == 10
+    assert content["subgroups"]["tested"] == 5 * 498 + 10
+    assert len(content["subgroups"]["worst"]) == 10
     check(content)
 
 
@@ -300,4 +301,55 @@ def test_length_is_checked(name):
 def test_rows_outside_to_be_expected(rows, expected):
     """A tenth of four rows is not none."""
     content = describe(*make_truth(rows=rows), target="price", title="t")
-    assert f"interval, about {expected} to be expected." in content["intervals"]["text"]
+    assert f"interval, where about {expected} are expected." in content["intervals"]["text"]
+
+
+def test_verdict_is_the_one_rule():
+    """The page says what `evaluate` says, and adds the width."""
+    for seed in range(5):
+        y, prediction = make_truth(seed=seed, factor=1 + 0.2 * seed)
+        content = describe(y, prediction, target="y", title="t")
+        verdict = judge(y, prediction)
+        assert content["verdict"]["status"] == verdict.status
+        assert content["verdict"]["text"].startswith(verdict.text)
+        assert evaluate(y, prediction)["verdict"] == f"{content['verdict']['label']}: {verdict.text}."
+
+
+def test_a_weak_subgroup_takes_the_green_mark():
+    """Overall 90 %, but 60 % where it matters: look closer."""
+    labels = np.repeat(["a", "b"], [60, 540])
+    z = np.r_[np.tile([9, 9, 0, 0, 0], 12), np.tile(np.r_[np.full(1, 9), np.zeros(14)], 36)]
+    frame = make_features(600).assign(label=labels)[["label"]]
+    prediction = Prediction(np.zeros(600), np.ones(600))
+    content = describe(z, prediction, target="y", title="t", features=frame)
+    assert content["verdict"]["coverage"] == pytest.approx(0.9, abs=1e-9)
+    assert content["verdict"]["status"] != "good"
+    assert "; in one subgroup the intervals are too narrow" in content["verdict"]["text"]
+    assert content["subgroups"]["worst"][0]["where"] == "= a"
+    assert content["subgroups"]["weak"] == 1
+
+
+def test_features_may_be_a_table_that_was_read_before():
+    """The same subgroups from a frame and from the table that `fit` makes of it; missing labels stay missing."""
+    y, prediction = make_truth()
+    frame = make_features().drop(columns="organic")  # truth values are numbers in a table
+    frame.loc[:99, "color"] = None
+    contents = [
+        describe(y, prediction, target="y", title="t", features=features)["subgroups"]
+        for features in (frame, read_table(frame))
+    ]
+    assert contents[0] == contents[1]
+
+
+def test_figures():
+    """The handful of figures, by formula; the noise floor stands beside the calibration error, in words too."""
+    y, prediction = make_truth()
+    content = describe(y, prediction, target="price", title="t")
+    figures = {figure["name"]: figure for figure in content["figures"]}
+    assert list(figures) == ["width", "rmse", "crps", "ce"]
+    assert figures["rmse"]["value"] == pytest.approx(np.sqrt(np.mean((y - prediction.mean) ** 2)))
+    assert figures["width"]["value"] == pytest.approx(np.median(2 * 1.6448536269514722 * prediction.std))
+    assert figures["ce"]["noise_floor"] == ce_noise_floor(ROWS)
+    assert figures["ce"]["noise_limit"] == ce_quantile(ROWS)
+    assert "On 400 rows a perfect model has 0.0842 on average" in figures["ce"]["text"]
+    assert all("price" in figures[name]["text"] for name in ("width", "rmse"))

@@ -148,15 +148,15 @@ def test_page_says_what_the_dict_says(content, pages):
         content["sharpness"]["text"],
         content["intervals"]["text"],
         content["residuals"]["text"],
-        content["places"]["text"],
-        content["places"]["worst"][0]["where"],
+        content["subgroups"]["text"],
+        content["subgroups"]["worst"][0]["where"],
         content["history"]["text"],
         "<td>yes</td>",
         "hetcal fit a.csv\nhetcal evaluate b.csv",
     ]
     found = [html.index(part) for part in parts]
     assert found == sorted(found)
-    assert "rows of the same patient that err together" in html
+    assert "rows of the same patient share" in html
 
 
 def test_comparison_says_what_the_dict_says(pages):

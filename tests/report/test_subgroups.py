@@ -1,4 +1,4 @@
-"""Where the intervals are worst: right rows, right figures, and no place named by chance."""
+"""Where the coverage is worst: right rows, right figures, and no subgroup named by chance."""
 
 import datetime
 from decimal import Decimal
@@ -8,40 +8,40 @@ import pandas as pd
 import pytest
 from scipy.stats import binom, binomtest
 
-from hetcal.report.places import MINIMUM_ROWS, describe_places, find_places, holm, judge
+from hetcal.report.subgroups import MINIMUM_ROWS, check_subgroups, describe_subgroups, find_subgroups, holm
 from tests.report.samples import ROWS, make_features
 
 LEVEL = 0.9
 RNG = np.random.default_rng(5)
 
 
-def places_of(column, rows=None):
-    """Places of one column: where -> row numbers."""
+def subgroups_of(column, rows=None):
+    """Subgroups of one column: where -> row numbers."""
     rows = len(column) if rows is None else rows
     frame = pd.DataFrame({"x": column})
-    found = find_places(np.zeros(rows), np.ones(rows), frame, None, None)
-    return {place.where: place.rows.tolist() for place in found}
+    found = find_subgroups(np.zeros(rows), np.ones(rows), frame, None, None)
+    return {subgroup.where: subgroup.rows.tolist() for subgroup in found}
 
 
 def describe_some(inside, features=None, groups=None, group_name=None, center=None, width=None):
     n = len(inside)
     center = np.zeros(n) if center is None else center
     width = np.ones(n) if width is None else width
-    return describe_places(inside, width, LEVEL, center, features, groups, group_name)
+    return describe_subgroups(inside, width, LEVEL, center, features, groups, group_name)
 
 
 def test_figures_by_another_route():
-    """Coverage, rows, width and p-values of every place shown, recomputed with pandas and scipy."""
+    """Coverage, rows, width and p-values of every subgroup shown, recomputed with pandas and scipy."""
     rng = np.random.default_rng(2)
     frame = pd.DataFrame({"label": rng.choice(["a", "b"], 300), "number": rng.permutation(300).astype(float)})
     frame.loc[rng.random(300) < 0.2, "number"] = np.nan
     inside, width = rng.random(300) < 0.85, rng.random(300)
-    content = describe_places(inside, width, LEVEL, np.zeros(300), frame, None, None)
+    content = describe_subgroups(inside, width, LEVEL, np.zeros(300), frame, None, None)
     assert content["tested"] == 2 + 6 + 5  # labels, ranges and missing numbers, ranges of the width
-    judged = [place for place in content["worst"] if place["kind"] == "feature"]
-    assert {place["name"] for place in judged} == {"label", "number"}
-    for place in judged:
-        column, where = frame[place["name"]], place["where"]
+    judged = [one for one in content["worst"] if one["kind"] == "feature"]
+    assert {subgroup["name"] for subgroup in judged} == {"label", "number"}
+    for subgroup in judged:
+        column, where = frame[subgroup["name"]], subgroup["where"]
         if where == "missing":
             rows = column.isna()
         elif where.startswith("= "):
@@ -49,12 +49,12 @@ def test_figures_by_another_route():
         else:
             rows = column.between(*map(float, where.split(" to ")))
         hits, n = int(inside[rows].sum()), int(rows.sum())
-        assert (place["rows"], place["coverage"]) == (n, hits / n)
-        np.testing.assert_allclose(place["width"], np.median(width[rows]))
+        assert (subgroup["rows"], subgroup["coverage"]) == (n, hits / n)
+        np.testing.assert_allclose(subgroup["width"], np.median(width[rows]))
         tails = [binomtest(hits, n, LEVEL, alternative=side).pvalue for side in ("less", "greater")]
-        np.testing.assert_allclose(place["p"], min(1, 2 * min(tails)))
+        np.testing.assert_allclose(subgroup["p"], min(1, 2 * min(tails)))
         interval = binomtest(hits, n).proportion_ci(0.95, method="exact")
-        np.testing.assert_allclose([place["coverage_low"], place["coverage_high"]], interval)
+        np.testing.assert_allclose([subgroup["coverage_low"], subgroup["coverage_high"]], interval)
 
 
 def test_holm_by_its_definition():
@@ -69,25 +69,25 @@ def test_holm_by_its_definition():
 
 
 def test_family_wise_false_alarms():
-    """A calibrated model has a place that stands out in at most 5 % of samples.
+    """A calibrated model has a subgroup that stands out in at most 5 % of samples.
 
-    500 samples, 53 places each: Holm promises at most 25 alarms on average, and the test fails above 51 (probability
+    500 samples, 53 subgroups each: Holm promises at most 25 alarms on average, and the test fails above 51 (probability
     1e-6 at the nominal level). Without the correction more than half of the samples would alarm.
     """
     features = make_features().assign(**{f"x{i}": RNG.random(ROWS) for i in range(5)})
-    places = list(find_places(RNG.random(ROWS), RNG.random(ROWS), features, None, None))
+    subgroups = list(find_subgroups(RNG.random(ROWS), RNG.random(ROWS), features, None, None))
     alarms = uncorrected = 0
     rng = np.random.default_rng(11)
     for _ in range(500):
-        content = judge(places, rng.random(ROWS) < LEVEL, np.ones(ROWS), LEVEL)
+        content = check_subgroups(subgroups, rng.random(ROWS) < LEVEL, np.ones(ROWS), LEVEL)
         alarms += content["standing_out"] > 0
-        uncorrected += min(place["p"] for place in content["worst"]) <= 0.05
+        uncorrected += min(one["p"] for one in content["worst"]) <= 0.05
     assert content["tested"] == 53
     assert alarms <= binom.isf(1e-6, 500, 0.05)
     assert uncorrected > 250
 
 
-def test_a_broken_place_is_found():
+def test_a_broken_subgroup_is_found():
     """Intervals that fail for one label are named first, with the sentence; too narrow before too wide."""
     features = make_features()
     rng = np.random.default_rng(3)
@@ -97,7 +97,7 @@ def test_a_broken_place_is_found():
     assert (first["name"], first["where"], first["reading"]) == ("grade", "= 2", "too narrow")
     assert first["stands_out"]
     assert first["p_corrected"] < 0.001
-    assert "The worst is grade = 2: 90 % intervals covered" in content["text"]
+    assert "The worst is grade = 2: 90 % intervals cover" in content["text"]
     assert "stand" in content["text"]
 
 
@@ -107,9 +107,9 @@ def test_too_wide_is_said():
     assert content["worst"][0]["reading"] == "wider than needed"
 
 
-def test_no_place_stands_out():
+def test_no_subgroup_stands_out():
     content = describe_some(np.arange(100) % 10 > 0, pd.DataFrame({"x": np.repeat(["a", "b"], 50)}))
-    assert content["text"] == "No place stands out beyond chance (2 places tested)."
+    assert content["text"] == "No subgroup stands out beyond chance (2 subgroups tested)."
     assert content["standing_out"] == 0
 
 
@@ -119,34 +119,34 @@ def test_what_many_rows_prove_may_trouble_nobody():
     inside = np.arange(n) % 1000 < 895
     content = describe_some(inside, pd.DataFrame({"x": np.repeat(["a", "b"], n // 2)}))
     assert content["worst"][0]["reading"] == "slightly off"
-    assert content["text"] == "No place is off by more than 1 % (2 places tested)."
+    assert content["text"] == "No subgroup is off by more than 1 % (2 subgroups tested)."
 
 
 def test_too_few_rows_or_no_parts():
-    """Places of fewer than 30 rows are not tested, nor is the whole; without any place there is no section."""
+    """Subgroups of fewer than 30 rows are not tested, nor is the whole; without any subgroup there is no section."""
     assert MINIMUM_ROWS == 30
     assert describe_some(np.ones(50, dtype=bool), pd.DataFrame({"x": np.arange(50), "c": 1.0})) is None
-    assert places_of(["a"] * 29 + ["b"] * 71) == {"= b": list(range(29, 100))}
+    assert subgroups_of(["a"] * 29 + ["b"] * 71) == {"= b": list(range(29, 100))}
 
 
 def test_ids_are_never_shown():
-    """A label of few rows, such as a name or a number, is no place: nothing of it reaches the report."""
-    assert places_of([f"patient {i}" for i in range(500)]) == {}
+    """A label of few rows, such as a name or a number, is no subgroup: nothing of it reaches the report."""
+    assert subgroups_of([f"patient {i}" for i in range(500)]) == {}
 
 
 def test_ranges_of_numbers():
-    """Five ranges of equal count, together all rows; few values have a place each; missing and infinite are one."""
+    """Five ranges of equal count, together all rows; few values have a subgroup each; missing and infinite are one."""
     values = RNG.permutation(500).astype(float)
-    found = places_of(values)
+    found = subgroups_of(values)
     assert list(found) == ["0 to 99", "100 to 199", "200 to 299", "300 to 399", "400 to 499"]
     for where, rows in found.items():
         low, high = map(float, where.split(" to "))
         assert sorted(values[rows]) == list(np.arange(low, high + 1))
-    assert {where: len(rows) for where, rows in places_of([1, 2, 2] * 40).items()} == {"= 1": 40, "= 2": 80}
-    assert len(places_of([np.nan, np.inf, 1.0, 2.0] * 40)["missing"]) == 80
-    assert places_of([np.nan] * 100) == {}
-    assert places_of([3.0] * 100) == {}
-    assert places_of([1.0, 1.0 + 1e-15] * 50) == {}
+    assert {where: len(rows) for where, rows in subgroups_of([1, 2, 2] * 40).items()} == {"= 1": 40, "= 2": 80}
+    assert len(subgroups_of([np.nan, np.inf, 1.0, 2.0] * 40)["missing"]) == 80
+    assert subgroups_of([np.nan] * 100) == {}
+    assert subgroups_of([3.0] * 100) == {}
+    assert subgroups_of([1.0, 1.0 + 1e-15] * 50) == {}
 
 
 @pytest.mark.parametrize(
@@ -166,37 +166,37 @@ def test_ranges_of_numbers():
     ids=["bool", "boolean", "Int64", "category", "decimal", "mixed", "lists", "complex", "timedelta", "surrogate"],
 )
 def test_kinds_of_columns(column, expected):
-    assert list(places_of(column)) == expected
+    assert list(subgroups_of(column)) == expected
 
 
 def test_dates():
     """Ranges of dates are shown as dates, with the time where a day holds several; zones keep their own clock."""
     days = pd.date_range("2020-01-01", periods=150, freq="D")
     expected = ["2020-01-01 to 2020-01-30", "2020-01-31 to 2020-02-29"]
-    assert list(places_of(days))[:2] == expected
-    assert list(places_of(days.tz_localize("Asia/Tokyo")))[:2] == expected
-    assert list(places_of([day.date() for day in days]))[:2] == expected
+    assert list(subgroups_of(days))[:2] == expected
+    assert list(subgroups_of(days.tz_localize("Asia/Tokyo")))[:2] == expected
+    assert list(subgroups_of([day.date() for day in days]))[:2] == expected
     minutes = pd.date_range("2020-01-01", periods=150, freq="min")
-    assert next(iter(places_of(minutes))) == "2020-01-01 00:00:00 to 2020-01-01 00:29:00"
+    assert next(iter(subgroups_of(minutes))) == "2020-01-01 00:00:00 to 2020-01-01 00:29:00"
     far = np.array(["0001-01-01", "9999-12-31"] * 50, dtype="datetime64[s]")
-    assert list(places_of(far)) == ["= 0001-01-01", "= 9999-12-31"]
-    assert "missing" in places_of([datetime.date(2020, 1, 1), None] * 50)
+    assert list(subgroups_of(far)) == ["= 0001-01-01", "= 9999-12-31"]
+    assert "missing" in subgroups_of([datetime.date(2020, 1, 1), None] * 50)
 
 
 def test_index_and_repeated_names_do_not_matter():
-    """Rows go by their place, columns too."""
+    """Rows go by their position, columns too."""
     frame = pd.DataFrame({"x": ["a", "b"] * 50, "y": ["c", "d"] * 50}, index=np.arange(100)[::-1] + 7)
     frame.columns = ["x", "x"]
-    found = list(find_places(np.zeros(100), np.ones(100), frame, None, None))
-    assert [(place.name, place.where) for place in found] == [("x", "= a"), ("x", "= b"), ("x", "= c"), ("x", "= d")]
+    found = list(find_subgroups(np.zeros(100), np.ones(100), frame, None, None))
+    assert [(one.name, one.where) for one in found] == [("x", "= a"), ("x", "= b"), ("x", "= c"), ("x", "= d")]
     assert found[0].rows.tolist() == list(range(0, 100, 2))
 
 
-def test_predictions_and_groups_are_places():
+def test_predictions_and_groups_are_subgroups():
     """Without any feature there are ranges of the prediction and the width; groups come with their name."""
     center, width = np.arange(150.0), np.arange(150.0) % 2 + 1
-    found = list(find_places(center, width, None, ["north", "south", None] * 50, "region"))
-    assert [(place.kind, place.name, place.where) for place in found][4:] == [
+    found = list(find_subgroups(center, width, None, ["north", "south", None] * 50, "region"))
+    assert [(one.kind, one.name, one.where) for one in found][4:] == [
         ("prediction", "predicted value", "120 to 149"),
         ("prediction", "interval width", "= 1"),
         ("prediction", "interval width", "= 2"),
@@ -208,4 +208,4 @@ def test_predictions_and_groups_are_places():
 
 def test_features_must_be_a_frame():
     with pytest.raises(TypeError, match="features must be a pandas DataFrame, got features='ndarray'; wrap it"):
-        list(find_places(np.zeros(2), np.ones(2), np.zeros((2, 1)), None, None))
+        list(find_subgroups(np.zeros(2), np.ones(2), np.zeros((2, 1)), None, None))

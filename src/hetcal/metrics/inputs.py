@@ -1,6 +1,7 @@
 """What a metric or a plot may be given: `(y, mean, std)` or `(y, prediction)`, one target or several.
 
-The formulas behind it see one target only, as a vector of truths and a prediction.
+The formulas behind it see one target only, as a vector of true values and a prediction. `predict_distribution` asks
+anyone's fitted regressor for such a prediction.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,6 @@ from typing import Any, ParamSpec
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.pipeline import Pipeline
 
 from hetcal._checks import check_triple, must
 from hetcal.prediction import Prediction, TransformedPrediction
@@ -92,6 +92,8 @@ def predict_distribution(regressor: Any, X: Any) -> Any:
 
     A pipeline hands on `predict`, but no `predict_dist`: its last step is asked.
     """
+    from sklearn.pipeline import Pipeline  # slow to import, and no metric needs it
+
     if isinstance(regressor, Pipeline):
         return predict_distribution(regressor[-1], regressor[:-1].transform(X) if len(regressor) > 1 else X)
     if hasattr(regressor, "predict_dist"):

@@ -35,7 +35,7 @@ SMALL_GAP, SMALL_CURVE_GAP, LARGE_GAP = 0.01, 0.02, 0.05
 LARGE_BIAS, RARE = 0.1, 0.001
 # The alternative that the rows must be able to reject, and how often.
 LOW_COVERAGE, POWER = 0.8, 0.9
-# With fewer rows, a width factor or a large bias is mostly chance.
+# With fewer rows, the shape of the curve, a width factor and the size of a bias say little.
 FEWEST_ROWS = 30
 MOST_TIMES = 1000.0
 # Differences below this fraction of the largest value are rounding errors.
@@ -134,7 +134,7 @@ def find(rows: int, coverage: Floats, above: float, weak_subgroups: int) -> str:
     observed = coverage[round(100 * LEVEL) - 1]
     if is_off(observed, rows) and abs(observed - LEVEL) > SMALL_GAP:
         return "narrow" if observed < LEVEL else "wide"
-    if worst_level(rows, coverage) is not None:
+    if rows >= FEWEST_ROWS and worst_level(rows, coverage) is not None:
         return "shape"
     if is_biased(above, rows):
         return "bias"

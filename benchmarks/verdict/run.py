@@ -1,0 +1,48 @@
+"""How often is the verdict right? Simulated probabilities of every outcome, by kind of model and number of rows.
+
+    python benchmarks/verdict/run.py            # 2,000 samples a cell, about a minute
+    python benchmarks/verdict/run.py --samples 100
+
+Prints the table of docs/metrics.md. Predictions are N(0, 1) for every row; the true values are drawn as each line says.
+"""
+
+import argparse
+
+import numpy as np
+
+from hetcal.metrics import judge
+from hetcal.metrics.verdict import LABELS
+
+ROWS = (30, 60, 120, 400, 4_000)
+# What the true values of a model that predicts N(0, 1) are: mean and standard deviation.
+MODELS = {
+    "calibrated": (0.0, 1.0),
+    "sigma 30 % too small (true coverage 79 %)": (0.0, 1.3),
+    "sigma 30 % too large (true coverage 97 %)": (0.0, 1 / 1.3),
+    "mean too low by 0.3 sigma": (0.3, 1.0),
+}
+
+
+def outcomes(mean: float, std: float, rows: int, samples: int) -> dict[str, float]:
+    """Share of samples with each status."""
+    generator = np.random.default_rng(rows)
+    zero, one = np.zeros(rows), np.ones(rows)
+    found = [judge(generator.normal(mean, std, rows), zero, one).status for _ in range(samples)]
+    return {status: found.count(status) / samples for status in LABELS}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--samples", type=int, default=2_000)
+    samples = parser.parse_args().samples
+    print("| model | rows | " + " | ".join(LABELS.values()) + " |")
+    print("|---|---:|" + "---:|" * len(LABELS))
+    for name, (mean, std) in MODELS.items():
+        for rows in ROWS:
+            shares = outcomes(mean, std, rows, samples)
+            cells = " | ".join(f"{100 * share:.1f} %" for share in shares.values())
+            print(f"| {name} | {rows:,} | {cells} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
