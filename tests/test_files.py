@@ -101,13 +101,13 @@ def test_what_may_be_written(tmp_path, monkeypatch):
     os.mkfifo(pipe)
     check_may_write(str(path), force=True)
     refusals = [
-        (path, False, FileExistsError, f"{path} exists already; give --force to replace it"),
+        (path, False, FileExistsError, f"{path} already exists; use --force to replace it"),
         (tmp_path, True, IsADirectoryError, f"{tmp_path} is a folder; give the name of a file in it"),
         (
             tmp_path / "no" / "file",
             True,
             FileNotFoundError,
-            f"the folder {tmp_path / 'no'} of file does not exist; make it first",
+            f"the folder {tmp_path / 'no'} of file does not exist; create it first",
         ),
         (pipe, True, OSError, f"{pipe} is a device or a pipe, not a file; give the name of a file"),
     ]
@@ -118,7 +118,7 @@ def test_what_may_be_written(tmp_path, monkeypatch):
     monkeypatch.setattr("hetcal._files.os.access", lambda folder, mode: False)
     with pytest.raises(PermissionError) as raised:
         check_may_write(path, force=True)
-    assert str(raised.value) == f"the folder {tmp_path} may not be written to; choose another folder"
+    assert str(raised.value) == f"the folder {tmp_path} is not writable; choose another folder"
 
 
 def test_a_reader_and_a_kill_see_whole_files_only(tmp_path):

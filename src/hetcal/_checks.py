@@ -1,4 +1,4 @@
-"""One voice for all error messages: `<name> must <rule>, got <name>=<value>; <what to do>`.
+"""Argument checks with one form of error message: `<name> must <rule>, got <name>=<value>; <what to do>`.
 
 Every message names the argument, shows its value and says what to do.
 """
@@ -17,13 +17,13 @@ Floats = NDArray[np.float64]
 
 
 def printable(text: str) -> str:
-    """Text from anywhere, for one line of a terminal: no escape sequence, no line break."""
+    """Text from any source, made safe for one line of a terminal: no escape sequences, no line breaks."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def reads_as_number(text: str) -> bool:
     try:
-        return math.isfinite(float(text))  # "nan" and "inf" may be towns
+        return math.isfinite(float(text))  # "nan" and "inf" may be labels
     except ValueError:
         return False
 

@@ -1,4 +1,4 @@
-"""Everything that writes goes through here: a file is either the old one or the new one, whole, whatever happens."""
+"""Atomic writing of files: whatever happens, a file is either the complete old one or the complete new one."""
 
 import contextlib
 import os
@@ -14,8 +14,8 @@ MOST_BYTES_OF_A_NAME = 240  # of 255, since the temporary file's is longer
 def atomic_open(path: str | Path) -> Iterator[BinaryIO]:
     """Open a file for writing that appears under its name, whole, when the block ends without an exception.
 
-    A crash, a kill or a full disk leaves the old file (or none), never half a file. The temporary file lies in the same
-    folder, because a move between file systems is a copy and can be cut short.
+    A crash, a kill or a full disk leaves the old file (or none), never half a file. The temporary file is in the same
+    folder, because a move between file systems is a copy and can be interrupted.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
@@ -27,7 +27,7 @@ def atomic_open(path: str | Path) -> Iterator[BinaryIO]:
         file.close()
         temporary.replace(path)
     except BaseException:
-        with contextlib.suppress(OSError):  # of a full disk: closing tries again to write what is left
+        with contextlib.suppress(OSError):  # on a full disk, closing tries again to write the rest
             file.close()
         temporary.unlink(missing_ok=True)
         raise
@@ -42,28 +42,28 @@ def atomic_write(path: Path, content: str | bytes) -> None:
 
 
 def check_may_write(path: str | Path, force: bool) -> None:
-    """Refuse, before hours of work, a path that could not be written in the end, or a file the user may want to keep.
+    """Refuse a path that cannot be written, or a file that the user may want to keep, before any work is done.
 
     Raises:
-        OSError: One sentence that says what is in the way and what to do.
+        OSError: A sentence that says what is wrong and what to do.
     """
     target = Path(path)
     if target.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the name of a file in it")
     if not target.parent.is_dir():
-        raise FileNotFoundError(f"the folder {target.parent} of {target.name} does not exist; make it first")
+        raise FileNotFoundError(f"the folder {target.parent} of {target.name} does not exist; create it first")
     if target.exists() and not target.is_file():
         raise OSError(f"{path} is a device or a pipe, not a file; give the name of a file")
     if target.exists() and not force:
-        raise FileExistsError(f"{path} exists already; give --force to replace it")
+        raise FileExistsError(f"{path} already exists; use --force to replace it")
     if len(os.fsencode(target.name)) > MOST_BYTES_OF_A_NAME:
         raise OSError(f"the name of {target.name[:40]}... is too long; give a shorter one")
     if not os.access(target.parent, os.W_OK):
-        raise PermissionError(f"the folder {target.parent} may not be written to; choose another folder")
+        raise PermissionError(f"the folder {target.parent} is not writable; choose another folder")
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new name itself survive a power cut, where the system lets a folder be synchronized."""
+    """Make the new name itself survive a power failure, where the system allows a folder to be synchronized."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -6,40 +6,40 @@ class HetcalWarning(UserWarning):
 
 
 class CalibrationRowsWarning(HetcalWarning):
-    """There are too few calibration rows for the level asked for."""
+    """There are too few calibration rows for the requested level."""
 
 
 class DegenerateDataWarning(HetcalWarning):
-    """The data leave nothing to learn: constant y, or no column that varies."""
+    """There is nothing to learn from the data: y is constant, or no column varies."""
 
 
 class DropoutInsertedWarning(HetcalWarning):
-    """A user's network had no dropout layer, so some were inserted."""
+    """The user's network has no dropout layer, so dropout layers were inserted."""
 
 
 class OtherTargetWarning(HetcalWarning):
-    """A model is judged on another column than it was fitted to predict."""
+    """A model is evaluated on a column other than the one that it was fitted to predict."""
 
 
 class OutsideRangeWarning(HetcalWarning):
-    """Rows lie far outside the range of the training rows; nobody knows how good predictions are there."""
+    """Rows lie far outside the range of the training rows, where the quality of predictions is unknown."""
 
 
 class SharedGroupsWarning(HetcalWarning):
-    """Test rows belong to groups that training has seen; for new groups the model may do worse."""
+    """Test rows belong to groups that were in the training rows; the model may do worse on new groups."""
 
 
 class TrainingWarning(HetcalWarning):
-    """Training did not run its course: interrupted, or rescued from a non-finite loss."""
+    """Training ended early because it was interrupted."""
 
 
 class UnseenLabelsWarning(HetcalWarning):
-    """Rows hold labels that training has not seen; they are predicted as if the label were unknown."""
+    """Rows hold labels that did not occur in training; they are treated as unknown."""
 
 
 class TrainingDivergedError(ValueError):
-    """The loss stayed non-finite although the learning rate was reduced again and again."""
+    """The loss stayed non-finite although the learning rate was reduced repeatedly."""
 
 
 class ModelFileError(ValueError):
-    """The file is no model file of hetcal, or damaged, or not to be trusted."""
+    """The file is not a hetcal model file, or it is damaged, or it was tampered with."""

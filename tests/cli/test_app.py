@@ -372,7 +372,7 @@ def test_fit_then_export(hetcal, table, tmp_path):
     code, out, err = hetcal("export", "m.hetcal", "--onnx", "m.onnx")
     assert (code, out) == (0, "m.onnx: features -> mean, std\n"), err
     code, _, err = hetcal("export", "m.hetcal", "--onnx", "m.onnx")
-    assert (code, err) == (2, "hetcal: m.onnx exists already; give --force to replace it\n")
+    assert (code, err) == (2, "hetcal: m.onnx already exists; use --force to replace it\n")
 
 
 def test_bench_report(hetcal, results, tmp_path):

@@ -235,7 +235,7 @@ def test_predictions_are_replaced_only_by_force(hetcal, model, tmp_path):
         ("p.csv.gz", b"\x1f\x8b"),
     ):
         assert hetcal("predict", model, "train.csv", "--out", name, "--quiet") == (0, "", "")
-        check_refused(hetcal("predict", model, "train.csv", "--out", name), f"{name} exists already; give --force")
+        check_refused(hetcal("predict", model, "train.csv", "--out", name), f"{name} already exists; use --force")
         assert hetcal("predict", model, "train.csv", "--out", name, "--force")[0] == 0
         assert (tmp_path / name).read_bytes().startswith(start)
     assert not list(tmp_path.glob(".*"))

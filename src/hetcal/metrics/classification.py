@@ -1,7 +1,7 @@
-"""Are class probabilities any good? Plain formulas on NumPy arrays, for `HCClassifier` and anyone's `predict_proba`.
+"""Metrics of class probabilities: plain formulas on NumPy arrays, for `HCClassifier` and anyone's `predict_proba`.
 
-What this file hides: how sampling noise is told from miscalibration, as in `metrics`. Proper scores, which reward
-calibration and sharpness together, are scikit-learn's `log_loss` and `brier_score_loss`.
+Proper scoring rules, which reward calibration and sharpness together, are scikit-learn's `log_loss` and
+`brier_score_loss`.
 """
 
 from typing import Any
@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from hetcal._checks import Floats, check_number, must
 
-SIMULATIONS = 1000
-# For many rows fewer simulations do: the time stays bounded, and the floor is known within a few percent all the same.
+MOST_SIMULATIONS = 1000
+# With many rows fewer simulations suffice: the time is bounded, and the floor is still known within a few percent.
 LEAST_SIMULATIONS = 100
 MAX_LABELS = 10_000_000
 # Probabilities in float32 do not add up to 1 exactly.
@@ -22,12 +22,12 @@ SUM_TOLERANCE = 1e-3
 def expected_calibration_error(
     y: ArrayLike, probabilities: ArrayLike, bins: int = 15, classes: ArrayLike | None = None
 ) -> float:
-    r"""Expected calibration error: is the likeliest class right as often as its probability says?
+    r"""Expected calibration error: the distance of the accuracy from the confidence.
 
     .. math:: ECE = \sum_b \frac{|b|}{n} \left| acc_b - conf_b \right|
 
-    with :math:`acc_b` the share of rows in bin b whose likeliest class is right and :math:`conf_b` the mean of its
-    probability there. The `bins` have equal width, :math:`((b - 1) / B, b / B]`, as published; empty ones do not count.
+    with :math:`acc_b` the share of rows in bin b whose most probable class is correct and :math:`conf_b` its mean
+    probability there. The `bins` have equal width, :math:`((b - 1) / B, b / B]`, as published; empty bins are ignored.
     Guo et al. (2017), On calibration of modern neural networks.
 
     Read it beside `expected_calibration_error_noise_floor`.
@@ -47,11 +47,11 @@ def expected_calibration_error(
 
 
 def expected_calibration_error_noise_floor(probabilities: ArrayLike, bins: int = 15) -> float:
-    r"""Expected calibration error of a perfect model with these probabilities: what sampling noise alone makes of it.
+    r"""Expected calibration error of a perfect model with these probabilities, from sampling noise alone.
 
     .. math:: E[ECE], \qquad y_i \sim probabilities_i
 
-    Simulated (up to 1,000 sets of labels, always the same). A perfect model is above it about every other time.
+    Simulated (up to 1,000 sets of labels with a fixed seed). A perfect model exceeds it in about half of all samples.
 
     >>> p = np.full((400, 2), 0.5)
     >>> round(expected_calibration_error_noise_floor(p), 2)
@@ -63,9 +63,9 @@ def expected_calibration_error_noise_floor(probabilities: ArrayLike, bins: int =
 def perfect_errors(probabilities: Floats, bins: int) -> Floats:
     """The error for sets of labels that are drawn from the probabilities themselves."""
     confidence = probabilities.max(axis=1)
-    simulations = int(np.clip(MAX_LABELS // len(confidence), LEAST_SIMULATIONS, SIMULATIONS))
+    simulations = int(np.clip(MAX_LABELS // len(confidence), LEAST_SIMULATIONS, MOST_SIMULATIONS))
     random = np.random.default_rng(0)
-    # Of a label only matters whether it is the likeliest.
+    # It only matters whether a label is the most probable one.
     return np.concatenate(
         [errors(random.random((1, len(confidence))) < confidence, confidence, bins) for _ in range(simulations)]
     )

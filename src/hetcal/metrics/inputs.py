@@ -1,4 +1,4 @@
-"""What a metric or a plot may be given: `(y, mean, std)` or `(y, prediction)`, one target or several.
+"""What metrics and plots accept: `(y, mean, std)` or `(y, prediction)`, for one target or several.
 
 The formulas behind it see one target only, as a vector of true values and a prediction. `predict_distribution` asks
 anyone's fitted regressor for such a prediction.
@@ -21,7 +21,7 @@ P = ParamSpec("P")
 
 
 def per_target(metric: Callable[P, Any]) -> Callable[P, Any]:
-    """Let a metric of one target judge several: numbers become a (k,) array, vectors (n, k), anything else a list."""
+    """Extend a metric of one target to several: numbers become a (k,) array, vectors (n, k), anything else a list."""
     judge_one: Callable[..., Any] = metric
 
     @wraps(metric)
@@ -36,7 +36,7 @@ def per_target(metric: Callable[P, Any]) -> Callable[P, Any]:
 
 
 def read_prediction(y: ArrayLike, mean: Mean, std: Std = None) -> tuple[NDArray[np.float64], Any]:
-    """Truth and prediction of one target, checked; mean and std make a Gaussian prediction."""
+    """True values and prediction of one target, checked; a mean and a std make a Gaussian prediction."""
     prediction = as_prediction(mean, std)
     base = innermost(prediction)
     for name, values in (("y", y), ("mean", base.mean)):
@@ -55,7 +55,7 @@ def check_one_target(name: str, values: Any) -> None:
 
 
 def as_prediction(mean: Any, std: Any = None) -> Any:
-    """A prediction on arrays, not yet checked; without `std` it is good for its mean alone."""
+    """A prediction on arrays, not yet checked; without `std` only its mean can be used."""
     if not callable(getattr(mean, "interval", None)):
         return Prediction(np.asarray(mean), None if std is None else np.asarray(std))
     if std is not None:
@@ -64,14 +64,14 @@ def as_prediction(mean: Any, std: Any = None) -> Any:
 
 
 def innermost(prediction: Any) -> Any:
-    """What a transform or a recalibration was put on: its mean and std are at hand, those of y cost many quantiles."""
+    """The prediction under all transforms and recalibrations, whose mean and std are known without quantiles."""
     while hasattr(prediction, "base"):
         prediction = prediction.base
     return prediction
 
 
 def split_targets(y: Any, mean: Any, std: Any) -> list[tuple[Any, Any]] | None:
-    """Truth and prediction of each target; None unless both have columns, one of them alone is for others to refuse."""
+    """True values and prediction of each target; None unless both have columns."""
     if np.ndim(y) != 2:
         return None
     truth, prediction = np.asarray(y), as_prediction(mean, std)

@@ -1,4 +1,8 @@
-"""How sampling noise is told from miscalibration: what a perfect model shows on finitely many rows."""
+"""How sampling noise is distinguished from miscalibration: what a perfect model shows on finitely many rows.
+
+A perfect model has a positive calibration error on finitely many rows. So every calibration metric has a noise floor, a
+quantile or a band here, and every observed share its binomial bounds and confidence interval.
+"""
 
 from functools import lru_cache
 from math import sqrt
@@ -19,7 +23,7 @@ SIMULATIONS = 20_000
 
 
 def ce_noise_floor(n: int, levels: ArrayLike = LEVELS) -> float:
-    r"""Expected calibration error of a perfect model on n rows: what sampling noise alone makes of eq. 3.
+    r"""Expected calibration error of a perfect model on n rows: the part of eq. 3 that is sampling noise.
 
     .. math:: E[CE] = \frac1n \sum_p E|K_p - np| = \frac1n \sum_p 2 v (1 - p) P(K_p = v), \qquad v = \lceil np \rceil
 
@@ -36,11 +40,11 @@ def ce_noise_floor(n: int, levels: ArrayLike = LEVELS) -> float:
 
 
 def ce_quantile(n: int, probability: float = 0.95, levels: ArrayLike = LEVELS) -> float:
-    r"""Quantile of the calibration error of a perfect model on n rows: above it, noise is no excuse.
+    r"""Quantile of the calibration error of a perfect model on n rows: a larger error is not noise alone.
 
     .. math:: \inf \{c : P(CE \le c) \ge probability\}, \qquad CE = \sum_p |p - K_p / n|
 
-    with :math:`K_p` the number of n uniform draws up to p = `levels`. Simulated (20,000 draws, always the same).
+    with :math:`K_p` the number of n uniform draws up to p = `levels`. Simulated (20,000 draws with a fixed seed).
 
     >>> ce_noise_floor(400) < ce_quantile(400) < 2.5 * ce_noise_floor(400)
     True
@@ -51,7 +55,7 @@ def ce_quantile(n: int, probability: float = 0.95, levels: ArrayLike = LEVELS) -
 
 
 def calibration_band(n: int, levels: ArrayLike, confidence: float = 0.95) -> tuple[Floats, Floats]:
-    """Least and largest coverage per level that a calibrated model has on n rows, at all levels at once.
+    """Smallest and largest coverage per level of a calibrated model on n rows, at all levels at once.
 
     >>> calibration_band(50, [0.5, 0.9])
     (array([0.36, 0.8 ]), array([0.64, 0.98]))
@@ -66,7 +70,7 @@ def _simulate_counts(n: int, levels: Floats) -> NDArray[np.int64]:
     """Rows inside the interval of each level, for a perfect model on n rows, many times over: (SIMULATIONS, k)."""
     order = np.argsort(levels)
     shares = np.diff(levels[order], prepend=0, append=1)
-    generator = np.random.default_rng(20_240_229)  # private and fixed: the same question has the same answer
+    generator = np.random.default_rng(20_240_229)  # private and fixed, so that results are repeatable
     counts = generator.multinomial(n, shares, size=SIMULATIONS).cumsum(axis=1)
     return counts[:, np.argsort(order)]
 
@@ -80,7 +84,7 @@ def _error_quantile(n: int, probability: float, levels: tuple[float, ...]) -> fl
 
 @lru_cache(maxsize=256)
 def _simultaneous_counts(n: int, confidence: float, levels: tuple[float, ...]) -> tuple[Floats, Floats]:
-    """Least and largest count per level, with the largest common tail that keeps `confidence` of all simulations."""
+    """Smallest and largest count per level, with the largest common tail that keeps `confidence` of all simulations."""
     p = np.array(levels)
     counts = _simulate_counts(n, p)
     safe, unsafe = (1 - confidence) / 2 / len(p), (1 - confidence) / 2  # Bonferroni's bound, and no correction at all
@@ -92,7 +96,7 @@ def _simultaneous_counts(n: int, confidence: float, levels: tuple[float, ...]) -
 
 
 def share_noise_bounds(n: int, share: float, false_positive_rate: float = 0.05) -> tuple[float, float]:
-    """Between what bounds a share is observed on n rows, but for half of the false-positive rate at either end."""
+    """Bounds of an observed share on n rows; half of the false-positive rate lies beyond either end."""
     low, high = (float(binom.ppf(q, n, share)) / n for q in (false_positive_rate / 2, 1 - false_positive_rate / 2))
     return low, high
 

@@ -1,12 +1,12 @@
-r"""Is a prediction any good? Plain formulas on NumPy arrays (paper, eq. 3 and section 4).
+r"""Metrics of regression predictions: plain formulas on NumPy arrays (paper, eq. 3 and section 4).
 
-Every metric takes the truth first, in the units of y: `(y, mean, std)` for a Gaussian per row, or `(y, prediction)` for
-any family and transform, as in `crps(y, model.predict_dist(X))`. None sees torch: they can judge anyone's predictions.
-Several targets, y of shape (n, k), have one figure each: a (k,) array where a single target has a number.
+Every metric takes the true values first, in the units of y: `(y, mean, std)` for a Gaussian per row, or
+`(y, prediction)` for any family and transform, as in `crps(y, model.predict_dist(X))`. None of them imports torch, so
+they work on anyone's predictions. For several targets, y of shape (n, k), a metric returns a (k,) array.
 
 In the formulas :math:`\mu` = `mean`, :math:`\sigma` = `std`, F is the distribution function of the family
 (:math:`\Phi` for the Gaussian) and :math:`z_i` = `prediction.z(y)`, which is :math:`(y_i - \mu_i) / \sigma_i`, or the
-same of the transformed target where the prediction was made for one.
+same for the transformed target if the prediction was made for one.
 
 A perfect model has a calibration error above zero on finitely many rows; `hetcal.metrics.noise` says how much.
 """
@@ -24,7 +24,7 @@ from hetcal.metrics.noise import CURVE_LEVELS, LEVELS, calibration_band
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
-# Calibration: do the intervals cover as often as they say?
+# Calibration: do the intervals cover as often as they should?
 
 
 @per_target
@@ -44,7 +44,7 @@ def ce(y: ArrayLike, mean: Mean, std: Std = None, levels: ArrayLike = LEVELS) ->
 
 @dataclass(frozen=True, eq=False)
 class CalibrationCurve:
-    """Observed `coverage` per level, and the band that a calibrated model stays in at all levels: four (k,) arrays."""
+    """Observed `coverage` per level, and the band that holds a calibrated model at all levels: four (k,) arrays."""
 
     levels: Floats
     coverage: Floats
@@ -55,13 +55,13 @@ class CalibrationCurve:
 def calibration_curve(
     y: ArrayLike, mean: Mean, std: Std = None, levels: ArrayLike | None = None, confidence: float = 0.95
 ) -> CalibrationCurve:
-    r"""Observed against nominal coverage of one target, with a simultaneous noise band round the diagonal.
+    r"""Observed against nominal coverage of one target, with a simultaneous noise band around the diagonal.
 
     .. math:: P(lower_p \le \hat c_p \le upper_p \text{ for all } p) \ge confidence \quad \text{for a calibrated model}
 
     with :math:`\hat c_p` = `coverage`, p = `levels` (default 0.01, 0.02, ..., 0.99). The band joins binomial intervals,
-    whose common tail probability is found by simulation, within 0.3 points of `confidence`. Unlike a Kolmogorov band it
-    is narrow near 0 and 1, where overconfidence shows. Säilynoja, Bürkner and Vehtari (2022), Graphical test for
+    whose common tail probability is determined by simulation, within 0.3 points of `confidence`. Unlike a Kolmogorov
+    band it is narrow near 0 and 1, where overconfidence shows. Säilynoja, Bürkner and Vehtari (2022), Graphical test for
     discrete uniformity.
 
     >>> curve = calibration_curve(y=np.linspace(-2, 2, 50), mean=np.zeros(50), std=np.ones(50), levels=[0.5, 0.9])
@@ -76,7 +76,7 @@ def calibration_curve(
 
 @per_target
 def coverage(y: ArrayLike, mean: Mean, std: Std = None, level: float = 0.9) -> float:
-    r"""Share of rows inside their central interval, ends included; a calibrated model has `level` here.
+    r"""Share of rows inside their central interval, ends included; equal to `level` for a calibrated model.
 
     .. math:: \frac1n \sum_i 1\{|z_i| \le F^{-1}((1 + level) / 2)\}
 
@@ -98,12 +98,12 @@ def pit(y: ArrayLike, mean: Mean, std: Std = None) -> Floats:
     return np.asarray(prediction.cdf(truth))
 
 
-# Calibration where it counts: a constant std can be calibrated on average and wrong for every row.
+# Conditional calibration: a constant std can be calibrated on average and wrong for every row.
 
 
 @per_target
 def ence(y: ArrayLike, mean: Mean, std: Std = None, bins: int = 10) -> float:
-    r"""Expected normalized calibration error: is the residual as large as the std says, bin by bin of the std?
+    r"""Expected normalized calibration error: relative difference between residuals and std, in bins of the std.
 
     .. math:: ENCE = \frac1B \sum_b \frac{|RMV_b - RMSE_b|}{RMV_b},
         \qquad RMV_b^2 = \frac{1}{|b|} \sum_{i \in b} \sigma_i^2,
@@ -125,13 +125,13 @@ def ence(y: ArrayLike, mean: Mean, std: Std = None, bins: int = 10) -> float:
 def conditional_coverage_error(
     y: ArrayLike, mean: Mean, std: Std = None, level: float = 0.9, by: ArrayLike | None = None, bins: int = 10
 ) -> float:
-    r"""Mean distance of the coverage from its level over groups of rows, not just over all rows together.
+    r"""Mean distance of the coverage from its level over bins of rows, instead of over all rows together.
 
     .. math:: \frac1B \sum_b |\hat c_b - level|,
         \qquad \hat c_b = \frac{1}{|b|} \sum_{i \in b} 1\{|z_i| \le F^{-1}((1 + level) / 2)\}
 
     with B = `bins` of equal count, by `by`: any number per row, such as a feature (default: `std`). Rows of equal value
-    share one bin, as in `ence`. Few rows per bin mean much noise: compare models on the same rows only.
+    share one bin, as in `ence`. With few rows per bin it is noisy: compare models on the same rows only.
 
     >>> round(conditional_coverage_error(y=[0.0, 9.0], mean=[0.0, 0.0], std=[1.0, 2.0], level=0.9, bins=2), 3)
     0.5
@@ -142,7 +142,7 @@ def conditional_coverage_error(
     return float(np.mean([abs(np.mean(inside[b]) - level) for b in groups]))
 
 
-# Accuracy and sharpness: how near is the mean, how narrow are the intervals?
+# Accuracy of the mean, and sharpness of the intervals.
 
 
 @per_target
@@ -167,7 +167,7 @@ def mae(y: ArrayLike, mean: Mean, std: Std = None) -> float:
 
 @per_target
 def sharpness(y: ArrayLike, mean: Mean, std: Std = None) -> float:
-    r"""Root mean variance, :math:`\sqrt{\frac1n \sum_i \sigma_i^2}`, in the units of y; calibrated, it equals the RMSE.
+    r"""Root mean variance, :math:`\sqrt{\frac1n \sum_i \sigma_i^2}`, in the units of y; the RMSE, if calibrated.
 
     >>> sharpness(y=[0.0, 0.0], mean=[0.0, 0.0], std=[1.0, 7.0])
     5.0
@@ -181,7 +181,7 @@ def interval_width(y: ArrayLike, mean: Mean, std: Std = None, level: float = 0.9
 
     .. math:: \frac1n \sum_i (u_i - l_i), \qquad [l_i, u_i] = \mu_i \mp F^{-1}((1 + level) / 2) \sigma_i
 
-    or what the inverse of the transform makes of these ends: `prediction.interval(level)`, eq. 2 of the paper.
+    or these ends mapped back by the inverse of the transform: `prediction.interval(level)`, eq. 2 of the paper.
 
     >>> round(interval_width(y=[0.0, 0.0], mean=[0.0, 0.0], std=[1.0, 3.0], level=0.95), 2)
     7.84
@@ -190,7 +190,7 @@ def interval_width(y: ArrayLike, mean: Mean, std: Std = None, level: float = 0.9
     return float(np.mean(upper - lower))
 
 
-# Proper scores: calibration and sharpness in one figure, best in expectation for the true distribution.
+# Proper scoring rules: calibration and sharpness in one number, optimal in expectation for the true distribution.
 
 
 @per_target
@@ -200,7 +200,7 @@ def nll(y: ArrayLike, mean: Mean, std: Std = None) -> float:
 
     .. math:: \frac1n \sum_i \left( \frac{(y_i - \mu_i)^2}{2 \sigma_i^2} + \log \sigma_i \right) + \frac12 \log 2\pi
 
-    for the Gaussian; see `hetcal.families` for the others. A transform adds its Jacobian: always the density of y.
+    for the Gaussian; see `hetcal.families` for the others. A transform adds its Jacobian.
 
     >>> round(nll(y=[1.0], mean=[0.0], std=[1.0]), 4)
     1.4189
@@ -212,7 +212,7 @@ def nll(y: ArrayLike, mean: Mean, std: Std = None) -> float:
 @per_target
 @np.errstate(over="ignore", invalid="ignore")  # z may pass the range of floats
 def crps(y: ArrayLike, mean: Mean, std: Std = None) -> float:
-    r"""Continuous ranked probability score, in the units of y: the MAE of a whole distribution.
+    r"""Continuous ranked probability score, in the units of y: the generalization of the MAE to distributions.
 
     .. math:: \frac1n \sum_i \int (F_i(t) - 1\{y_i \le t\})^2 \, dt
         = \frac1n \sum_i \sigma_i \left( z_i (2 \Phi(z_i) - 1) + 2 \varphi(z_i) - \frac{1}{\sqrt\pi} \right)
@@ -225,7 +225,9 @@ def crps(y: ArrayLike, mean: Mean, std: Std = None) -> float:
     """
     truth, prediction = read_prediction(y, mean, std)
     scores = prediction.crps(truth)
-    if not np.isfinite(scores).all():  # so far away the distribution is a point, and the score its absolute error
+    if not np.isfinite(
+        scores
+    ).all():  # so far away the distribution acts like a point, and the score is the absolute error
         scores = np.where(np.isfinite(scores), scores, np.abs(_residual(truth, prediction)))
     return float(np.mean(scores))
 
@@ -233,7 +235,7 @@ def crps(y: ArrayLike, mean: Mean, std: Std = None) -> float:
 @per_target
 @np.errstate(over="ignore")
 def interval_score(y: ArrayLike, mean: Mean, std: Std = None, level: float = 0.9) -> float:
-    r"""Winkler's interval score, in the units of y: the width, and a fine for each row outside.
+    r"""Winkler's interval score, in the units of y: the width, plus a penalty for each row outside.
 
     .. math:: \frac1n \sum_i \left( u_i - l_i + \frac{2}{1 - level} \max(l_i - y_i, y_i - u_i, 0) \right)
 

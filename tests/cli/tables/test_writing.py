@@ -206,8 +206,8 @@ def test_parquet_has_checksums(tmp_path):
             "the output file must end in one of .csv, .tsv, .csv.gz, .tsv.gz, .parquet, .feather, .arrow, "
             "got the output file='a.xlsx'; the ending chooses the format",
         ),
-        ("old.csv", "old.csv exists already; give --force to replace it"),
-        ("no/a.csv", "the folder no of a.csv does not exist; make it first"),
+        ("old.csv", "old.csv already exists; use --force to replace it"),
+        ("no/a.csv", "the folder no of a.csv does not exist; create it first"),
         ("folder.csv", "folder.csv is a folder; give the name of a file in it"),
     ],
 )
