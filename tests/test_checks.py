@@ -14,7 +14,7 @@ def test_form():
 
 
 @pytest.mark.parametrize(
-    ("given", "nearest"), [("dropout_hc", "dropout_hc"), ("Dropout-HC", "dropout_hc"), ("quantil-hc", "quantile_hc")]
+    ("given", "nearest"), [("dropout-hc", "dropout_hc"), ("Dropout-HC", "dropout_hc"), ("quantil-hc", "quantile_hc")]
 )
 def test_nearest_suggestion(given, nearest):
     with pytest.raises(ValueError, match=f"did you mean '{nearest}'"):

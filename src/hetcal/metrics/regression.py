@@ -61,8 +61,8 @@ def calibration_curve(
 
     with :math:`\hat c_p` = `coverage`, p = `levels` (default 0.01, 0.02, ..., 0.99). The band joins binomial intervals,
     whose common tail probability is determined by simulation, within 0.3 points of `confidence`. Unlike a Kolmogorov
-    band it is narrow near 0 and 1, where overconfidence shows. Säilynoja, Bürkner and Vehtari (2022), Graphical test for
-    discrete uniformity.
+    band it is narrow near 0 and 1, where overconfidence shows. Säilynoja, Bürkner and Vehtari (2022), Graphical test
+    for discrete uniformity.
 
     >>> curve = calibration_curve(y=np.linspace(-2, 2, 50), mean=np.zeros(50), std=np.ones(50), levels=[0.5, 0.9])
     >>> curve.coverage, curve.lower, curve.upper
