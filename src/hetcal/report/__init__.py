@@ -3,7 +3,7 @@
     content = describe(y, model.predict_dist(X), target="price", features=X, title="House prices")
     html = render(content)
 
-The dict is JSON, `json.dumps(content, allow_nan=False)` works, and says all that the page shows.
+The dict consists of JSON values only and contains everything that the page shows.
 """
 
 from hetcal.report.bench import describe_bench

@@ -23,7 +23,7 @@ OVERVIEW = ("ce", "crps", "rmse")
 
 
 def describe_bench(results: Results) -> dict[str, Any]:
-    """Everything the report of a study folder says, as plain JSON values."""
+    """Everything that the report of a study folder says, as plain JSON values."""
     if not results.done:
         raise must("folder", "hold finished cells", results.folder.name, "run the protocol first: hetcal bench run")
     protocol = results.protocol

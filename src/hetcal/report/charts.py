@@ -1,7 +1,7 @@
-"""From the numbers of the dict to places in a picture: percentages, ticks and labels, for the templates to draw.
+"""From the numbers of the dict to positions in a picture: percentages, ticks and labels for the templates.
 
-Every place is in percent of the picture, x from the left and y from the top, so that a picture fits any width of screen
-while its letters keep their size. Lines and areas come as the text of an SVG path in a box of 100 by 100.
+Every position is in percent of the picture, x from the left and y from the top, so that a picture fits any screen width
+while its text keeps its size. Lines and areas come as the text of an SVG path in a box of 100 by 100.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import Any
 from hetcal.metrics.wording import count, format_for, number, percent, scale_by
 
 Chart = dict[str, Any]
-# Further points on a line are not seen.
+# More points on a line are not visible.
 MOST_VERTICES = 400
 # Standard deviations that differ by more than this factor are drawn on logarithmic axes.
 LOGARITHMIC_FROM = 20.0
@@ -22,7 +22,7 @@ NO_AXIS: Chart = {"title": "", "ticks": []}
 
 @dataclass(frozen=True)
 class AxisScale:
-    """A range of numbers along an axis; `flip` for axes that go up."""
+    """A range of numbers along an axis; `flip` for axes that point upward."""
 
     low: float
     high: float
@@ -30,7 +30,7 @@ class AxisScale:
     log: bool = False
 
     def place(self, value: float, beyond: float = 0.0) -> float:
-        """Percent along the axis; what is outside of the range, by more than `beyond` ranges, is put at its end."""
+        """Percent along the axis; a value outside the range by more than `beyond` times its width is put at its end."""
         low, high = self.low, self.high
         value = min(max(value, low - beyond * (high - low)), high + beyond * (high - low))
         if self.log:
@@ -65,7 +65,7 @@ class AxisScale:
 
 
 def margin_for(labels: Iterable[str]) -> int:
-    """Room for labels at the left: their length, rounded up to one of the widths that the style sheet has."""
+    """Margin for labels on the left: their length, rounded up to one of the widths in the style sheet."""
     longest = max((len(text) for text in labels), default=0)
     return min(max(2 * math.ceil(longest / 2), 4), LONGEST_LABEL)
 
@@ -105,7 +105,7 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def padded(low: float, high: float, share: float = 0.04) -> tuple[float, float]:
-    """The range with a little air; a range of nothing becomes one round its value."""
+    """The range with a margin; an empty range becomes one around its value."""
     room = share * (high / 2 - low / 2) * 2
     if high / 2 - low / 2 <= 1e-13 * max(abs(low), abs(high)):
         room = 0.5 * abs(high) if high else 1.0
@@ -113,17 +113,17 @@ def padded(low: float, high: float, share: float = 0.04) -> tuple[float, float]:
 
 
 def line(xs: Sequence[float], ys: Sequence[float]) -> str:
-    """Path through the places."""
+    """Path through the points."""
     return "M" + "L".join(f"{x:g} {y:g}" for x, y in zip(xs, ys, strict=True))
 
 
 def area(xs: Sequence[float], lower: Sequence[float], upper: Sequence[float]) -> str:
-    """Path round the area between two lines."""
+    """Path around the area between two lines."""
     return line([*xs, *reversed(xs)], [*lower, *reversed(upper)]) + "Z"
 
 
 def spread_evenly(values: Sequence[Any], most: int) -> list[int]:
-    """At most so many places in a list, evenly spread, the first and the last among them."""
+    """At most `most` positions in a list, evenly spread, including the first and the last."""
     n = len(values)
     if n <= most:
         return list(range(n))
@@ -183,7 +183,7 @@ def interval_chart(intervals: dict[str, Any]) -> Chart:
     rows = intervals["rows"]
     low = min(min(row["y"], row["center"]) for row in rows)
     high = max(max(row["y"], row["center"]) for row in rows)
-    # One interval that is wider by far than all values would flatten the picture: it is cut at the edge.
+    # An interval that is far wider than all values would flatten the picture, so it is cut at the edge.
     room = max(high / 2 - low / 2, min(row["upper"] / 2 - row["lower"] / 2 for row in rows)) * 2
     low = min(low, max(min(row["lower"] for row in rows), low - room))
     high = max(high, min(max(row["upper"] for row in rows), high + room))
@@ -207,7 +207,7 @@ def interval_chart(intervals: dict[str, Any]) -> Chart:
 
 
 def resolution_of(rows: Sequence[dict[str, Any]]) -> float:
-    """A hundredth of the typical interval, so that its ends are told apart."""
+    """A hundredth of the typical interval, so that its ends can be distinguished."""
     widths = sorted(row["upper"] / 2 - row["lower"] / 2 for row in rows)
     return max(widths[len(widths) // 2] / 50, 1e-300)
 
@@ -243,7 +243,7 @@ def residual_chart(residuals: dict[str, Any]) -> Chart:
 
 
 def equality_line(x: AxisScale, y: AxisScale) -> str:
-    """Where the error is as large as stated, as far as both axes reach."""
+    """The line where the error is as large as predicted, within both axes."""
     low, high = max(x.low, y.low), min(x.high, y.high)
     return line([x.place(low), x.place(high)], [y.place(low), y.place(high)])
 
@@ -265,7 +265,7 @@ def subgroup_chart(subgroups: dict[str, Any]) -> Chart:
 
 
 def history_chart(history: dict[str, Any]) -> Chart:
-    """Objective by epoch in training and validation; a first epoch that towers over the rest is cut off."""
+    """Objective by epoch in training and validation; a first epoch far above the others is cut off."""
     curves = {name: history[name] for name in ("train", "validation") if any(v is not None for v in history[name])}
     values = sorted(v for curve in curves.values() for v in curve if v is not None)
     low, high = values[0], values[-1]

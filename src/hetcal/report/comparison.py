@@ -26,7 +26,7 @@ def describe_comparison(
     settings: Mapping[str, Any] | None = None,
     reproduce: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Everything the report of a comparison says, as plain JSON values.
+    """Everything that the report of a comparison says, as plain JSON values.
 
     Args:
         comparison: What `hetcal.studies.compare.compare` gives.
@@ -83,7 +83,7 @@ def read_recommendation(chosen: Mapping[str, Any] | None, block: dict[str, Any])
 
 
 def read_method(method: Mapping[str, Any]) -> dict[str, Any]:
-    """A method of a comparison with what the report shows of it."""
+    """What the report shows of a method of a comparison."""
     failed = method.get("failed")
     curve = None if failed else method.get("curve")
     figures = {} if failed else method["metrics"]
@@ -122,7 +122,7 @@ def describe_block(
 
 
 def mark_best(figures: list[dict[str, Any]], metric: str, floor: float) -> None:
-    """Mark the best mean, and as a tie what is within one standard error of it, or below the noise floor like it."""
+    """Mark the best mean, and as ties those within one standard error of it or below the noise floor."""
     better = FIGURES[metric].better
     for figure in figures:
         figure["mark"] = None

@@ -27,7 +27,7 @@ WHISKERS = (("crps", "CRPS"), ("ce", "Calibration error"))
 
 
 def render(content: dict[str, Any]) -> str:
-    """The page of what `describe`, `describe_comparison` or `describe_bench` said."""
+    """The page for a dict from `describe`, `describe_comparison` or `describe_bench`."""
     draw = {"model": draw_model, "comparison": draw_comparison}[check_choice("kind", content["kind"], PAGES)]
     css = (TEMPLATES / "style.css").read_text(encoding="utf-8")
     return (
@@ -62,7 +62,7 @@ def environment() -> Environment:
 
 
 def keep_together(text: str) -> str:
-    """No line ends between a number and its percent sign."""
+    """Prevent a line break between a number and its percent sign."""
     return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 

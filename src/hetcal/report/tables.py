@@ -1,4 +1,4 @@
-"""From the numbers of the dict to the cells of a table: text of one format per column, for the templates to set."""
+"""From the numbers of the dict to the cells of a table: text with one format per column, for the templates."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -35,7 +35,7 @@ def method_table(methods: Sequence[Mapping[str, Any]], columns: Sequence[Mapping
 
 
 def overview_table(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Data sets by methods, or methods by data sets if they are more; each data set has a format of its own."""
+    """Data sets by methods, or the transpose if there are more methods; each data set has its own format."""
     names: list[str] = []
     lines: list[list[Cell]] = []
     for row in table["rows"]:

@@ -1,4 +1,4 @@
-"""Text from outside, such as the names of a user's columns, made fit for a page; and values made fit for JSON."""
+"""Text from outside, such as the names of a user's columns, made safe for a page, and values made safe for JSON."""
 
 import math
 import re
@@ -16,7 +16,7 @@ FOLDERS = re.compile(
 
 
 def clean(text: Any, longest: int = LONGEST_NAME) -> str:
-    """A text from outside, fit to be written: no control characters, nothing that UTF-8 cannot hold, not too long.
+    """Text from outside that is safe to write: no control characters, valid in UTF-8, of bounded length.
 
     >>> clean("price\\x00"), clean("x" * 500, longest=5)
     ('price�', 'xxxx…')
@@ -27,7 +27,7 @@ def clean(text: Any, longest: int = LONGEST_NAME) -> str:
 
 
 def is_writable(char: str) -> bool:
-    """Tabs and line ends are; other control characters, lone surrogates and marks that reverse text are not."""
+    """Tabs and line breaks are; other control characters, lone surrogates and direction marks are not."""
     if char in "\t\n":
         return True
     point = ord(char)
@@ -37,7 +37,7 @@ def is_writable(char: str) -> bool:
 
 
 def without_folders(text: str) -> str:
-    """The text with absolute paths cut to their last part: a report does not tell whose machine it was made on.
+    """The text with absolute paths cut to their last part: a report does not reveal the machine that it was made on.
 
     >>> without_folders("hetcal fit /home/ada/train.csv --out '/tmp/my models/m.hetcal' --set a=b/c")
     "hetcal fit train.csv --out 'm.hetcal' --set a=b/c"
@@ -52,7 +52,7 @@ def finite(value: Any) -> float | None:
 
 
 def listed_value(value: Any) -> bool | int | float | str | None:
-    """A value to be listed, as JSON can hold it: numbers stay numbers, all else becomes text without folders."""
+    """A value as JSON can represent it: numbers stay numbers, everything else becomes text without folders."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int):
@@ -69,10 +69,10 @@ def listed_value(value: Any) -> bool | int | float | str | None:
 
 
 def listing(values: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    """Label and value of what is to be listed, in its order."""
+    """Labels and values, in their order."""
     return [{"label": clean(name), "value": listed_value(value)} for name, value in (values or {}).items()]
 
 
 def commands(lines: Sequence[str]) -> list[str]:
-    """Commands to be shown, without folders."""
+    """Commands without folders."""
     return [clean(without_folders(str(line)), LONGEST_COMMAND) for line in lines]
