@@ -127,7 +127,7 @@ def test_few_rows_are_not_enough_for_a_green_mark(n):
     """A calibrated model on few rows: the verdict says that it cannot know, and how many rows would do."""
     verdict = judge_z(even(n, 0.9))
     assert (verdict.status, verdict.finding, verdict.label) == ("unknown", "few", "Too few rows to tell")
-    assert f"judge the model on {rows_needed()} rows or more" in verdict.text
+    assert f"evaluate the model on {rows_needed()} rows or more" in verdict.text
     assert ("of 1 row " in verdict.text) == (n == 1)
 
 

@@ -240,8 +240,8 @@ def describe_finding(
     elif finding == "wide" and factor:
         text += f": {number(factor)} times their width is enough"
     elif finding == "few":
-        text += f", but so few rows may not show it if the coverage is only {percent(LOW_COVERAGE, 0)}; "
-        text += f"judge the model on {rows_needed()} rows or more"
+        text += f", but a coverage of {percent(LOW_COVERAGE, 0)} could look the same on so few rows; "
+        text += f"evaluate the model on {rows_needed()} rows or more"
     elif finding == "shape" and (worst := worst_level(rows, coverage)) is not None:
         side = "too narrow" if coverage[worst] < CURVE_LEVELS[worst] else "wider than needed"
         text += f", but {percent(CURVE_LEVELS[worst], 0)} intervals cover {percent(coverage[worst])}: they are {side}"
