@@ -133,7 +133,7 @@ def test_numbers_are_read_exactly(load_raw, name):
     assert_allclose(data.y[::50], [float(row[data.target_name]) for row in rows], rtol=1e-15, atol=0)
 
 
-def test_repr_is_short_and_names_the_licence(load_raw):
+def test_repr_is_short_and_names_the_license(load_raw):
     assert re.fullmatch(r"Dataset\(name='boston', .*license='none stated; from StatLib'.*\)", repr(load_raw("boston")))
 
 
