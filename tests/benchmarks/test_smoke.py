@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import os
 import sys
 import tomllib
 from pathlib import Path
@@ -39,6 +38,9 @@ SCRIPTS = {
 }
 IMPORTED = {"speed/peers.py": "speed/run.py"}  # modules of a script
 PROTOCOLS = sorted(str(path.relative_to(BENCHMARKS)) for path in BENCHMARKS.rglob("*.toml"))
+STUDIES = [
+    (name, study["name"]) for name in PROTOCOLS for study in tomllib.loads((BENCHMARKS / name).read_text())["study"]
+]
 TINY = {"width": 4, "depth": 1, "max_epochs": 1}
 
 
@@ -94,13 +96,13 @@ def test_readme_has_the_computed_figures(run_script, name):
     assert [row for row in rows if row not in readme] == []
 
 
-def smallest(study):
-    """A data set for one cell: a synthetic one or, if the split needs groups, the smallest real one; None without."""
-    if study.get("split") != "grouped":
-        return "heteroscedastic"
-    files = [(read_entry(name).file, name) for name in study["datasets"]]
-    folder = Path(os.environ.get("HETCAL_DATA") or os.devnull)
-    return min([(file.bytes, name) for file, name in files if (folder / file.name).is_file()], default=(0, None))[1]
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_settings_of_protocol(name):
+    """All methods and settings of the protocol are known, those of its first look too."""
+    protocol = read_protocol(BENCHMARKS / name)
+    check_settings(protocol)
+    if protocol.quick:
+        check_settings(protocol.made_quick())
 
 
 def as_toml(value):
@@ -112,26 +114,20 @@ def as_toml(value):
     return json.dumps(value)
 
 
-def one_cell_of_each_study(content):
-    """The protocol with one data set, method, split and value of what is varied, and a tiny network."""
-    studies = []
-    for study in content["study"]:
-        if smallest(study):
-            vary = {name: values[:1] for name, values in study.get("vary", {}).items()}
-            cell = {"datasets": [smallest(study)], "methods": study["methods"][:1], "seeds": 1, "vary": vary}
-            studies.append({**study, **cell, "seeds_of": {}})
-    settings = {**content.get("settings", {}), **TINY}
-    return {**content, "study": studies, "settings": settings, "max_train_rows": 60}
-
-
-@pytest.mark.parametrize("name", PROTOCOLS)
-def test_protocol(hetcal, tmp_path, name):
-    """All methods and settings of the protocol are known, and one tiny cell of every study runs."""
-    protocol = read_protocol(BENCHMARKS / name)
-    check_settings(protocol)
-    if protocol.quick:
-        check_settings(protocol.made_quick())
-    tiny = one_cell_of_each_study(tomllib.loads(protocol.text))
-    (tmp_path / "tiny.toml").write_text("".join(f"{key} = {as_toml(value)}\n" for key, value in tiny.items()))
+@pytest.mark.parametrize(("name", "study"), STUDIES)
+def test_study(hetcal, raw_file, tmp_path, name, study):
+    """One cell runs, with a tiny network: of the first method, values and split, on data that need no download."""
+    content = tomllib.loads((BENCHMARKS / name).read_text())
+    cell = next(entry for entry in content["study"] if entry["name"] == study)
+    dataset = "heteroscedastic"
+    if cell.get("split") == "grouped":  # no synthetic data have groups
+        files = {read_entry(dataset).file: dataset for dataset in cell["datasets"]}
+        smallest = min(files, key=lambda file: file.bytes)
+        raw_file(smallest.name, f"{smallest.name}.gz")
+        dataset = files[smallest]
+    cell |= {"datasets": [dataset], "methods": cell["methods"][:1], "seeds": 1, "seeds_of": {}}
+    cell["vary"] = {setting: values[:1] for setting, values in cell.get("vary", {}).items()}
+    content |= {"study": [cell], "settings": content.get("settings", {}) | TINY, "max_train_rows": 60}
+    (tmp_path / "tiny.toml").write_text("".join(f"{key} = {as_toml(value)}\n" for key, value in content.items()))
     code, out, err = hetcal("bench", "run", "tiny.toml", "--out", "results")
-    assert (code, out) == (0, f"{len(tiny['study'])} cells finished, 0 failed; now: hetcal bench table results\n"), err
+    assert (code, out) == (0, "1 cells finished, 0 failed; now: hetcal bench table results\n"), err
