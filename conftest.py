@@ -1,13 +1,40 @@
-"""Runs the Python blocks of README.md and docs/ as tests, each page in an empty folder of its own."""
+"""Runs the Python blocks of README.md and docs/ as tests, each page in an empty folder of its own.
+
+A page must leave nothing behind in the repository; this is checked at the end of every page.
+"""
 
 import os
 import tempfile
+from pathlib import Path
 
 from sybil import Sybil
 from sybil.parsers.markdown import PythonCodeBlockParser
 
+REPOSITORY = Path(__file__).parent
+# Tools may write here while the tests run.
+CACHES = {
+    ".git",
+    ".venv",
+    "__pycache__",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".import_linter_cache",
+    ".hypothesis",
+}
+
+
+def list_repository():
+    """All files and folders of the repository, without caches."""
+    found = set()
+    for folder, folders, files in os.walk(REPOSITORY):
+        folders[:] = [name for name in folders if name not in CACHES]
+        found.update(str((Path(folder) / name).relative_to(REPOSITORY)) for name in [*folders, *files])
+    return found
+
 
 def enter_folder(namespace):
+    namespace["_repository"] = list_repository()
     namespace["_folder"], namespace["_before"] = tempfile.TemporaryDirectory(), os.getcwd()
     os.chdir(namespace["_folder"].name)
 
@@ -15,6 +42,8 @@ def enter_folder(namespace):
 def leave_folder(namespace):
     os.chdir(namespace["_before"])
     namespace["_folder"].cleanup()
+    changed = sorted(namespace["_repository"] ^ list_repository())
+    assert not changed, f"a page must leave the repository as it was, but these came or went: {', '.join(changed)}"
 
 
 pages = Sybil(

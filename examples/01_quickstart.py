@@ -1,4 +1,4 @@
-"""From a table to intervals in a dozen lines: fit, predict, judge, draw."""
+"""From a table to prediction intervals in a dozen lines: fit, predict, evaluate, plot."""
 
 from matplotlib.figure import Figure
 from sklearn.datasets import load_diabetes

@@ -1,7 +1,7 @@
-"""Your own network in the regressor: a residual network with sigma from quantiles, then as an ensemble of eight.
+"""Use your own network in the regressor: a residual network with sigma from quantiles, then an ensemble of eight.
 
-The regressor calls the class itself, because only it knows how many inputs the encoded table has and how many outputs
-the estimator wants: three for a mean and two quantiles, two for a mean and a spread of each member.
+The regressor calls the class itself, because only the regressor knows how many inputs the encoded table has and how
+many outputs the estimator needs: three for a mean and two quantiles, two for the mean and the spread of each member.
 """
 
 import torch
@@ -12,7 +12,7 @@ from hetcal.datasets import heteroscedastic
 
 
 class Residual(nn.Module):
-    """Two hidden layers with a skip connection round each."""
+    """Two hidden layers with a skip connection around each."""
 
     def __init__(self, n_inputs: int, n_outputs: int) -> None:
         super().__init__()

@@ -1,9 +1,9 @@
-"""Your own training loop: the contract is two lines, the same for every estimator.
+"""Write your own training loop: the core is two lines, the same for every estimator.
 
     prediction = estimator(x)
     loss = objective(prediction, y) + estimator.own_loss(prediction, y, n_train)
 
-Nothing else is bound to this library: optimizer, batches, schedule and device are yours. Standardize x and y first, as
+Nothing else depends on this library: you choose optimizer, batches, schedule and device. Standardize x and y first, as
 for any network.
 """
 
@@ -15,7 +15,7 @@ from hetcal.estimators import MCDropout, QuantileRange, predict
 from hetcal.networks import MLP
 from hetcal.objectives import gaussian_nll
 
-# Inputs and target of this set are of the order of 1 as they are.
+# Inputs and target of this data set are of the order of 1 already.
 data = heteroscedastic(1500, seed=0)
 x, y = torch.tensor(data.X, dtype=torch.float32), torch.tensor(data.y, dtype=torch.float32)
 x_train, y_train, x_test, y_test = x[:1000], y[:1000], x[1000:], y[1000:]

@@ -1,8 +1,8 @@
-"""Images: a convolutional network reads by which angle a handwritten digit was turned, and how sure it can be.
+"""Images: a convolutional network predicts by which angle a handwritten digit was rotated, and with what uncertainty.
 
-Some pictures are grainy, and from a grainy one the angle is hard to read. So the noise of y depends on the picture, and
-sigma must see it. The estimator finds the dropout layers inside the network, those for whole channels too; x keeps its
-shape (n, 1, 8, 8).
+Some images are grainy, and a grainy image tells less about the angle. So the noise of y depends on the image, and sigma
+must reflect it. The estimator uses the dropout layers inside the network, including those for whole channels; x keeps
+its shape (n, 1, 8, 8).
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ from hetcal.objectives import gaussian_nll
 from hetcal.training import train
 
 rng = np.random.default_rng(0)
-images = rng.permutation(load_digits().images / 16)  # (1797, 8, 8); in the file those of one writer stand together
+images = rng.permutation(load_digits().images / 16)  # (1797, 8, 8); the file is ordered by writer
 angle = rng.uniform(-60, 60, len(images))  # degrees
 grain = rng.uniform(0, 0.8, len(images))
 images = np.stack([rotate(image, degrees, reshape=False) for image, degrees in zip(images, angle, strict=True)])
@@ -40,7 +40,7 @@ network = nn.Sequential(
     nn.Dropout(0.2),
     nn.Linear(64, 1),
 )
-# Sigma is the spread of sampled outputs. Under torch's own, smaller, weights it would start next to zero.
+# Sigma is the spread of sampled outputs. With torch's smaller initial weights it would start near zero.
 for layer in network:
     if isinstance(layer, nn.Conv2d | nn.Linear):
         nn.init.kaiming_normal_(layer.weight)
@@ -51,6 +51,6 @@ prediction = predict(estimator, x[1300:]).numpy().scaled(angle.std())  # in degr
 
 angle, grain = angle[1300:], grain[1300:]
 print(evaluate(angle, prediction)["verdict"])
-for name, rows in {"fine": grain < 0.2, "grainy": grain > 0.6}.items():
+for name, rows in {"clear": grain < 0.2, "grainy": grain > 0.6}.items():
     scores = evaluate(angle[rows], prediction.take(rows))
-    print(f"{name} pictures: sigma {scores['sharpness']:.0f} degrees, error {scores['rmse']:.0f} degrees")
+    print(f"{name} images: sigma {scores['sharpness']:.0f} degrees, error {scores['rmse']:.0f} degrees")

@@ -1,7 +1,7 @@
-"""Text: the rating of a short review from its words, with an interval that is wider where the words leave it open.
+"""Text: predict the rating of a short review from its words, with a wider interval where the words are vague.
 
-x is a table of word numbers, (n, length) integers, and the network begins with an embedding. Nothing in the library
-asks for columns or decimal numbers; only `input_noise` has no meaning for words and stays off, as it is in `train`.
+x holds token ids, integers of shape (n, length), and the network begins with an embedding. Nothing in the library
+requires floating-point columns; only `input_noise` has no meaning for token ids and stays 0, its default in `train`.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from hetcal.estimators import VarianceHead, predict
 from hetcal.objectives import gaussian_nll
 from hetcal.training import train
 
-# Every word moves the rating; "somehow" and "perhaps" say nothing about it but that the author is not sure.
+# Every word changes the rating; "somehow" and "perhaps" only say that the author is not sure.
 WORTH = {
     "great": 2.0,
     "fine": 0.7,
@@ -25,8 +25,8 @@ WORTH = {
     "perhaps": 0,
 }
 THINGS = ["food", "service", "room", "coffee"]
-LENGTH = 8  # words of a review; shorter ones are filled up with 0
-NUMBERS = {word: number for number, word in enumerate([*WORTH, *THINGS], start=1)}
+LENGTH = 8  # words of a review; shorter reviews are padded with 0
+TOKEN_IDS = {word: token for token, word in enumerate([*WORTH, *THINGS], start=1)}
 
 
 def write_review(rng: np.random.Generator) -> tuple[str, float]:
@@ -35,18 +35,18 @@ def write_review(rng: np.random.Generator) -> tuple[str, float]:
     return " ".join(words), sum(WORTH.get(word, 0) for word in words) + rng.normal(0, 0.3 * 2**vague)
 
 
-def to_numbers(reviews: list[str]) -> torch.Tensor:
-    rows = [[NUMBERS[word] for word in review.split()] for review in reviews]
+def to_token_ids(reviews: list[str]) -> torch.Tensor:
+    rows = [[TOKEN_IDS[word] for word in review.split()] for review in reviews]
     return torch.tensor([row + [0] * (LENGTH - len(row)) for row in rows])  # (n, LENGTH), int64
 
 
 rng = np.random.default_rng(0)
 reviews, ratings = map(list, zip(*(write_review(rng) for _ in range(2500)), strict=True))
-x, y = to_numbers(reviews), torch.tensor(ratings, dtype=torch.float32)
+x, y = to_token_ids(reviews), torch.tensor(ratings, dtype=torch.float32)
 
 torch.manual_seed(0)
 network = nn.Sequential(
-    nn.EmbeddingBag(len(NUMBERS) + 1, 32, mode="sum", padding_idx=0),  # (n, LENGTH) -> (n, 32)
+    nn.EmbeddingBag(len(TOKEN_IDS) + 1, 32, mode="sum", padding_idx=0),  # (n, LENGTH) -> (n, 32)
     nn.Linear(32, 64),
     nn.ReLU(),
     nn.Dropout(0.1),
@@ -58,5 +58,5 @@ train(estimator, gaussian_nll, x[:2000], y[:2000] / y.std(), max_epochs=60)
 prediction = predict(estimator, x[2000:]).numpy().scaled(float(y.std()))
 print(evaluate(y[2000:].numpy(), prediction)["verdict"])
 for review in ("food great service fine", "food great service somehow room perhaps"):
-    lower, upper = predict(estimator, to_numbers([review])).numpy().scaled(float(y.std())).interval(0.9)[0]
+    lower, upper = predict(estimator, to_token_ids([review])).numpy().scaled(float(y.std())).interval(0.9)[0]
     print(f"{review}: {lower:.1f} to {upper:.1f}")

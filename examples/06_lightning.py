@@ -1,6 +1,6 @@
-"""The same two lines inside a LightningModule: Lightning trains, the estimator says mean and sigma.
+"""The same two lines inside a LightningModule: Lightning trains, the estimator gives mean and sigma.
 
-Needs `pip install lightning`, which this library itself does not.
+This example needs `pip install lightning`; the library itself does not.
 """
 
 import logging
@@ -16,12 +16,12 @@ from hetcal.estimators import MCDropout, predict
 from hetcal.networks import MLP
 from hetcal.objectives import gaussian_nll
 
-logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)  # which devices there are, and a tip
-warnings.filterwarnings("ignore", module="lightning")  # of its own code, and that loading could use more processes
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)  # messages about devices, and a tip
+warnings.filterwarnings("ignore", module="lightning")  # from its own code, and advice to load with more processes
 
 
 class Calibrated(LightningModule):
-    """Any estimator with any objective."""
+    """Trains any estimator with any objective."""
 
     def __init__(self, estimator, objective, n_train: int) -> None:
         super().__init__()

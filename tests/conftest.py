@@ -10,21 +10,32 @@ import torch
 
 torch.set_num_threads(1)  # two test processes run side by side
 
-RAW = Path(os.environ.get("HETCAL_DATA") or Path(__file__).parents[2] / "shared" / "data" / "raw")
+
+@pytest.fixture
+def raw_file():
+    """The path of a raw file in the folder that HETCAL_DATA names; skips the test if it is not there."""
+
+    def find(*names):
+        if not os.environ.get("HETCAL_DATA"):
+            pytest.skip("HETCAL_DATA is not set; it names a folder with the raw files of the data sets")
+        paths = [Path(os.environ["HETCAL_DATA"]).expanduser() / name for name in names]
+        found = next((path for path in paths if path.is_file()), None)
+        if found is None:
+            pytest.skip(f"the folder that HETCAL_DATA names has no {' or '.join(names)}")
+        return found
+
+    return find
 
 
 @pytest.fixture
-def load_raw(monkeypatch):
-    """`hetcal.datasets.load` from the raw files of this machine; skips the test where they are not to be had."""
+def load_raw(raw_file):
+    """`hetcal.datasets.load` from the folder that HETCAL_DATA names; skips the test if the raw file is not there."""
     from hetcal.datasets import load
     from hetcal.datasets.entry import read_entry
 
-    monkeypatch.setenv("HETCAL_DATA", str(RAW))
-
     def load_if_there(name):
         file = read_entry(name).file.name
-        if not ((RAW / file).is_file() or (RAW / f"{file}.gz").is_file()):
-            pytest.skip(f"{file} is not here; set HETCAL_DATA to a folder with the raw files")
+        raw_file(file, f"{file}.gz")
         return load(name)
 
     return load_if_there

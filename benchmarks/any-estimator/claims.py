@@ -1,7 +1,8 @@
-"""The claim pair by pair, from cells.csv: python benchmarks/any-estimator/claims.py
+"""Compare each estimator with and without HC, from cells.csv: python benchmarks/any-estimator/claims.py
 
-Does putting an estimator's sigma into the likelihood lower its calibration error, and what does it do to CRPS and RMSE?
-Pairs share data set and split, so differences are taken split by split; error bars are standard errors of their mean.
+Does putting an estimator's sigma into the likelihood lower its calibration error, and how do CRPS and RMSE change? Both
+members of a pair share data set and split, so differences are taken split by split, with the standard error of their
+mean.
 """
 
 import csv
@@ -20,7 +21,7 @@ PAIRS = {
     "ensemble_spread": "ensemble_spread_hc",
     "deep_ensemble": "ensemble_hc",
 }
-# A CE beyond this multiple of its noise floor is called miscalibrated.
+# A CE above this multiple of its noise floor is called miscalibrated.
 MISCALIBRATED = 1.5
 
 

@@ -1,9 +1,9 @@
-"""Would the splits of a study train faster as one batched network than one after the other? One core, side by side.
+"""Compare training the splits of a study one after the other with training them as one batched network, on one core.
 
 python benchmarks/batched/run.py
 
-Ten networks (five hidden layers of 128, batches of 128 rows) make one training step each: as ten networks with an
-optimizer each, and as one network whose weights have a leading axis of ten. "Dropout-HC" has ten passes per step.
+Ten networks (five hidden layers of 128, batches of 128 rows) take one training step each: as ten networks with an
+optimizer each, and as one network whose weights have a leading axis of ten. Dropout-HC has ten passes per step.
 """
 
 import statistics
@@ -18,7 +18,7 @@ SIZES = [INPUTS, *[WIDTH] * DEPTH, 1]
 
 
 class Stack(nn.Module):
-    """`count` networks with stacked weights; `count` = 1 is a usual network."""
+    """`count` networks with stacked weights; `count` = 1 is an ordinary network."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ def stepper(count: int, rows: int):
 
 
 def median_seconds(steps, repeats: int = 5) -> float:
-    """Of taking all the steps once."""
+    """The median time of taking all the steps once."""
     times = []
     for _ in range(repeats):
         start = perf_counter()
@@ -67,7 +67,7 @@ def main() -> None:
         batched = stepper(SPLITS, passes * ROWS)
         for warm_up in [*singles, batched]:
             warm_up()
-        # Turn and turn about, so that other work on the machine meets both alike.
+        # They take turns, so that other work on the machine affects both alike.
         rounds = [(median_seconds(singles), median_seconds([batched])) for _ in range(8)]
         in_turn, together = (1000 * statistics.median(times) for times in zip(*rounds, strict=True))
         print(f"| {name} | {in_turn:.1f} | {together:.1f} | {in_turn / together:.2f} |")

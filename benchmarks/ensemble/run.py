@@ -1,9 +1,9 @@
-"""What do eight members cost, trained as one batched network, against eight fits one after the other? Side by side.
+"""Compare eight members trained as one batched network with eight fits one after the other.
 
 python benchmarks/ensemble/run.py
 
 Five hidden layers of 128, batches of 128 rows, the same number of epochs for all, with everything that `training.train`
-does beside the steps: validation, history, copies of the best weights.
+does besides the steps: validation, history, copies of the best weights.
 """
 
 import statistics
@@ -37,7 +37,7 @@ def main() -> None:
             x = torch.randn(rows, columns, generator=generator)
             y = x[:, 0] + 0.3 * torch.randn(rows, generator=generator)
             singles, ensembles = [], []
-            for _ in range(REPEATS):  # in turn, because the machine is shared
+            for _ in range(REPEATS):  # they take turns, because the machine is shared
                 singles.append(seconds(lambda d=columns: VarianceHead(MLP(d, 2)), x, y, epochs))
                 ensembles.append(seconds(lambda d=columns: Ensemble(MLP(d, 2), members=MEMBERS), x, y, epochs))
             single, together = statistics.median(singles), statistics.median(ensembles)

@@ -1,4 +1,4 @@
-"""The paper's claims against our figures: reads summary.csv and cells.csv, prints a paragraph of numbers per claim.
+"""Compare the paper's claims with our figures: read summary.csv and cells.csv, print a table for each claim.
 
 python benchmarks/paper/claims.py
 """
@@ -20,8 +20,8 @@ def main() -> None:
     table = summary[summary.study == "table-1"]
     print("## Lower CE than both baselines (random splits)\n")
     compare(table)
-    print("\n## Targets: CE of the better HC method, and its RMSE\n")
-    targets(table, paper)
+    print("\n## CE and RMSE of the better HC method, beside the paper's\n")
+    beside_the_paper(table, paper)
     print("\n## Robust to the dropout rate\n")
     rates(summary[summary.study == "figure-1"])
     print("\n## The tail of sigma: its 95 % quantile over its median, by split\n")
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def compare(table: pd.DataFrame) -> None:
-    """Does each HC method have the lower CE, and by how many standard errors of the difference?"""
+    """The CE of each HC method against the better baseline, with the difference in standard errors."""
     print("| data set | floor | best baseline | Dropout-HC | Quantile-HC |\n|---|---:|---:|---|---|")
     for dataset, rows in table.groupby("dataset", sort=False):
         rows = rows.set_index("method")
@@ -44,20 +44,16 @@ def compare(table: pd.DataFrame) -> None:
         print(f"| {dataset} | {best.ce_noise_floor:.3f} | {best.name} {best.ce:.3f} | " + " | ".join(words) + " |")
 
 
-def targets(table: pd.DataFrame, paper: dict) -> None:
-    print("| data set | CE | allowed | met | RMSE | paper's best | met |\n|---|---:|---:|---|---:|---:|---|")
+def beside_the_paper(table: pd.DataFrame, paper: dict) -> None:
+    """The lower CE and the lower RMSE of the two HC methods; the paper's RMSE is the lowest of all four methods."""
+    print("| data set | floor | CE | the paper's CE | RMSE | the paper's best RMSE |\n|---|---:|---:|---:|---:|---:|")
     for dataset, rows in table.groupby("dataset", sort=False):
         rows = rows[rows.method.isin(CALIBRATED)]
         published = paper[dataset]
-        allowed = max(min(published[m]["ce"] for m in CALIBRATED), 1.5 * rows.ce_noise_floor.mean())
-        best_rmse = min(published[m]["rmse"] for m in published)
-        met = [
-            "yes" if ours <= limit else "no" for ours, limit in ((rows.ce.min(), allowed), (rows.rmse.min(), best_rmse))
-        ]
-        print(
-            f"| {dataset} | {rows.ce.min():.3f} | {allowed:.3f} | {met[0]} "
-            f"| {rows.rmse.min():.4g} | {best_rmse:.4g} | {met[1]} |"
-        )
+        ce = min(published[method]["ce"] for method in CALIBRATED)
+        rmse = min(figures["rmse"] for figures in published.values())
+        floor = rows.ce_noise_floor.mean()
+        print(f"| {dataset} | {floor:.3f} | {rows.ce.min():.3f} | {ce:.3f} | {rows.rmse.min():.4g} | {rmse:.4g} |")
 
 
 def rates(table: pd.DataFrame) -> None:

@@ -1,8 +1,10 @@
-"""Four ways to look at the same predictions, from cells.csv: python benchmarks/recalibration/figure.py
+"""Draw four metrics of the same predictions, from cells.csv: python benchmarks/recalibration/figure.py
 
-Draws figure.png: calibration error beside what it cannot see. Bars are means over the splits, lines standard errors.
+figure.png shows the calibration error beside metrics that also see how informative sigma is. Bars are means over the
+splits, lines are standard errors.
 """
 
+import argparse
 from pathlib import Path
 
 import pandas as pd
@@ -17,10 +19,19 @@ METRICS = {
     "crps": "CRPS",
     "interval_score_90": "interval score, 90 %",
 }
-KINDS = {"constant": "#8c8c8c", "random": "#8c8c8c", "mc": "#c55a11", "dropout": "#1f4e79", "ensemble": "#1f4e79"}
+COLORS = {
+    "constant_sigma": "#8c8c8c",
+    "random_sigma": "#8c8c8c",
+    "mc_dropout": "#c55a11",
+    "dropout_hc": "#1f4e79",
+    "ensemble_hc": "#1f4e79",
+}
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=HERE / "figure.png", help="picture to write")
+    out = parser.parse_args().out
     cells = pd.read_csv(HERE / "cells.csv", keep_default_na=False)
     datasets = list(dict.fromkeys(cells.dataset))
     methods = list(dict.fromkeys(cells.method))[::-1]
@@ -31,7 +42,7 @@ def main() -> None:
             groups = [cells[(cells.dataset == dataset) & (cells.method == method)] for method in methods]
             means = [group[metric].mean() for group in groups]
             errors = [group[metric].std() / len(group) ** 0.5 for group in groups]
-            colors = [KINDS[method.split("-")[0]] for method in methods]
+            colors = [COLORS[method.partition("+")[0]] for method in methods]
             ax.barh(range(len(methods)), means, xerr=errors, color=colors, error_kw={"ecolor": "black", "capsize": 2})
             ax.set_yticks(range(len(methods)), [title_of(method) for method in methods] if metric == "ce" else [])
             ax.set_title(f"{dataset}: {title}", fontsize="medium")
@@ -39,7 +50,7 @@ def main() -> None:
                 floor = cells[cells.dataset == dataset].ce_noise_floor.iloc[0]
                 ax.axvline(floor, color="black", linestyle=":", label="a perfect model")
                 ax.legend(fontsize="small")
-    figure.savefig(HERE / "figure.png", dpi=110)
+    figure.savefig(out, dpi=110)
 
 
 if __name__ == "__main__":

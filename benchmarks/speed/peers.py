@@ -1,8 +1,8 @@
 """The same training job in other libraries: lightning-uq-box and torch-uncertainty.
 
-Both import torchvision when their packages load, for image models that regression never touches, and torchvision ties
-torch to one version. So only the modules that regression needs are imported, each package's own `__init__` left out:
-the code that trains is theirs, unchanged.
+Both packages import torchvision for image models that regression does not use, and torchvision ties torch to one
+version. So only the modules that regression needs are imported, without each package's own `__init__`. The code that
+trains is theirs, unchanged.
 """
 
 import importlib
@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 Fit = Callable[[], None]
 
-# What the regression routine of torch-uncertainty takes from the `__init__` that is left out: {module: names}.
+# What the regression routine of torch-uncertainty takes from the `__init__` that is skipped: {module: names}.
 UTILITIES = {"logging": ("csv_writer", "get_logger_dir", "log_figure"), "checks": ("check_interval_shapes",)}
 
 
@@ -86,7 +86,7 @@ def make_trainer(epochs: int, max_gradient_norm: float) -> Any:
 
 
 def make_fit(module: Any, loader: DataLoader[Any], epochs: int, max_gradient_norm: float) -> Fit:
-    """`Trainer.fit`, and a check afterwards that it took all steps."""
+    """Call `Trainer.fit`, then check that it took all steps."""
     trainer = make_trainer(epochs, max_gradient_norm)
 
     def fit() -> None:
@@ -117,7 +117,7 @@ def lightning_uq_box_fit(
         y: (n,) target.
         epochs: Passes over the rows.
         batch_size: Rows per step.
-        learning_rate, weight_decay: Of AdamW.
+        learning_rate, weight_decay: Parameters of AdamW.
         max_gradient_norm: Gradients are clipped to this norm.
         fused: Passed on to AdamW; None is torch's default, the form the library's own examples use.
     """
@@ -145,13 +145,13 @@ def torch_uncertainty_fit(
     """MC dropout with a normal output layer and the likelihood as loss: one stochastic pass per step.
 
     Args:
-        hidden: The hidden layers (n, d) -> (n, width), with `nn.Dropout`; the library's own output layer comes behind.
+        hidden: The hidden layers (n, d) -> (n, width), with `nn.Dropout`; the library's own output layer follows.
         width: Units of the last hidden layer.
         x: (n, d) inputs.
         y: (n,) target.
         epochs: Passes over the rows.
         batch_size: Rows per step.
-        learning_rate, weight_decay: Of AdamW.
+        learning_rate, weight_decay: Parameters of AdamW.
         max_gradient_norm: Gradients are clipped to this norm.
     """
     routine = import_torch_uncertainty("routines.regression").RegressionRoutine

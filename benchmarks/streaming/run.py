@@ -1,4 +1,7 @@
-"""`hetcal predict` on a long file: peak memory and rows per second, for CSV and Parquet."""
+"""Measure peak memory and rows per second of `hetcal predict` on a long file, for CSV and Parquet.
+
+python benchmarks/streaming/run.py
+"""
 
 import argparse
 import resource
@@ -18,20 +21,22 @@ PIECE = 100_000
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, nargs="+", default=[20_000, 2_000_000])
-    parser.add_argument("--method", default="hnn")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", default=[20_000, 2_000_000], help="lengths of the files")
+    parser.add_argument("--method", default="hnn", help="of hetcal.METHODS")
+    parser.add_argument("--set", action="append", default=[], help="setting of the model, as in `hetcal fit`")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        measure(Path(folder), options.rows, options.method)
+        measure(Path(folder), options.rows, options.method, options.set)
 
 
-def measure(folder: Path, sizes: list[int], method: str) -> None:
+def measure(folder: Path, sizes: list[int], method: str, settings: list[str]) -> None:
     table(2_000, seed=0).assign(y=lambda frame: frame["x0"] + np.random.default_rng(1).normal(size=2_000)).to_csv(
         folder / "train.csv", index=False
     )
     model = folder / "model.hetcal"
-    run(["fit", folder / "train.csv", "--target", "y", "--out", model, "--method", method, "--quiet"])
+    chosen = [word for setting in settings for word in ("--set", setting)]
+    run(["fit", folder / "train.csv", "--target", "y", "--out", model, "--method", method, *chosen, "--quiet"])
     print(f"method {method}, {COLUMNS} columns of numbers\n")
     print(f"{'file':<12}{'rows':>12}{'in MB':>10}{'seconds':>10}{'rows / s':>12}{'peak MB':>10}")
     for rows in sizes:
@@ -51,7 +56,7 @@ def table(rows: int, seed: int) -> pd.DataFrame:
 
 
 def write(path: Path, rows: int) -> None:
-    """Piece by piece, so that this process stays small too."""
+    """Write the file piece by piece, so that this process stays small too."""
     pieces = [min(PIECE, rows - start) for start in range(0, rows, PIECE)]
     if path.suffix == ".csv":
         for number, count in enumerate(pieces):
@@ -64,8 +69,8 @@ def write(path: Path, rows: int) -> None:
 
 
 def run(arguments: list[object]) -> tuple[float, float]:
-    """Seconds, and the peak of resident memory in MB, of a process of its own."""
-    # A process between, because the peak of children is that of the largest of all of them.
+    """Run hetcal in a process of its own; return its seconds and its peak resident memory in MB."""
+    # A process in between, because the peak of children is that of the largest child so far.
     code = (
         "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
@@ -78,5 +83,5 @@ def run(arguments: list[object]) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, "there is no peak of memory on this system"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, "this system does not report the peak of memory"
     main()

@@ -10,8 +10,6 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from tests.conftest import RAW
-
 QUICK = ("--method", "hnn", "--set", "max_epochs=80", "--set", "width=32")
 
 
@@ -47,11 +45,9 @@ def mixed_table(n, seed):
     )
 
 
-def test_red_wine(run, tmp_path):
+def test_red_wine(run, raw_file, tmp_path):
     """The file as its authors publish it (semicolons, quoted names with blanks), to predictions and both reports."""
-    source = RAW / "winequality-red.csv"
-    if not source.is_file():
-        pytest.skip("winequality-red.csv is not here; set HETCAL_DATA to a folder with the raw files")
+    source = raw_file("winequality-red.csv")
     done = run("fit", source, "--target", "quality", "--out", "wine.hetcal", *QUICK, "--report", "fit.html")
     assert "wine.hetcal: hnn for quality, trained on 1279 rows" in done.stdout
     assert "90 % intervals covered" in done.stdout

@@ -18,7 +18,8 @@ import numpy as np
 import pooch
 import pytest
 
-from hetcal.datasets.download import ARCHIVE_LIMIT, RawFile, Source, fetch
+from hetcal.datasets.download import ARCHIVE_LIMIT, fetch
+from hetcal.datasets.entry import Address, RawFile
 
 CONTENT = np.random.default_rng(0).bytes(200_000)
 CORRUPT = CONTENT[:-1] + bytes([CONTENT[-1] ^ 1])
@@ -31,6 +32,11 @@ def pack(members, method=zipfile.ZIP_DEFLATED):
         for name, content in members.items():
             archive.writestr(name, content)
     return buffer.getvalue()
+
+
+def raw_file(*addresses):
+    checksum = hashlib.sha256(CONTENT).hexdigest()
+    return RawFile(name="data.csv", bytes=len(CONTENT), sha256=checksum, addresses=addresses)
 
 
 class Server(ThreadingHTTPServer):
@@ -48,8 +54,7 @@ class Server(ThreadingHTTPServer):
 
     def raw(self, *pages, member=""):
         """A raw file to be had from these pages, in this order."""
-        sources = tuple(Source(self.address(page), member) for page in pages)
-        return RawFile("data.csv", len(CONTENT), hashlib.sha256(CONTENT).hexdigest(), sources)
+        return raw_file(*(Address(url=self.address(page), member=member) for page in pages))
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -149,9 +154,10 @@ def test_offline_message(cache):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    sources = Source(f"http://127.0.0.1:{port}/a.zip", "train.csv"), Source(f"http://127.0.0.1:{port}/b.csv")
+    server = f"http://127.0.0.1:{port}"
+    raw = raw_file(Address(url=f"{server}/a.zip", member="train.csv"), Address(url=f"{server}/b.csv"))
     with pytest.raises(FileNotFoundError) as caught:
-        fetch(RawFile("data.csv", 3, "0" * 64, sources))
+        fetch(raw)
     assert str(caught.value) == (
         "file must be in the cache or come from the network, got file='data.csv'; try again later, or put it into "
         f"{cache}, or into a folder that HETCAL_DATA names; tried 'train.csv' in http://127.0.0.1:{port}/a.zip "
@@ -164,7 +170,7 @@ def test_what_the_user_puts_into_the_cache_is_taken(cache):
     """The advice of the offline message works."""
     cache.mkdir(parents=True)
     (cache / "data.csv").write_bytes(CONTENT)
-    assert fetch(RawFile("data.csv", len(CONTENT), hashlib.sha256(CONTENT).hexdigest(), ())) == CONTENT
+    assert fetch(raw_file()) == CONTENT
 
 
 @pytest.mark.parametrize("stored", [CORRUPT, CONTENT[:1000], b"", CONTENT + b"x"])
@@ -267,10 +273,12 @@ def test_two_processes_at_once(server, cache):
 
 
 def test_progress_bar_on_terminals_only(server, capfd):
-    """A terminal sees a bar with the file's name; a log file sees nothing."""
+    """A terminal sees a bar with the file's name; a log file sees nothing, and pooch is as talkative as before."""
     pty, termios = pytest.importorskip("pty"), pytest.importorskip("termios")
+    level = pooch.get_logger().level
     fetch(server.raw("good"))
     assert capfd.readouterr() == ("", "")
+    assert pooch.get_logger().level == level
     pooch.os_cache("hetcal").joinpath("data.csv").unlink()
     terminal, end = pty.openpty()
     termios.tcsetwinsize(end, (24, 80))  # in no space tqdm draws nothing

@@ -14,7 +14,6 @@ from sklearn.model_selection import GroupShuffleSplit
 from hetcal.datasets import Dataset, available, load
 from hetcal.datasets.entry import read_entry
 from hetcal.tabular.columns import read_table
-from tests.conftest import RAW
 
 # name: rows, features, mean and standard deviation (n - 1) of the target, number of groups
 FACTS = {
@@ -67,10 +66,11 @@ def test_crime_keeps_missing_values(load_raw):
     missing = data.X.isna().sum()
     assert sorted(missing[missing > 0]) == [1] + 22 * [1675]
     assert missing["OtherPerCap"] == 1
-    names = RAW / "communities.names"
-    if names.is_file():
-        attributes = re.findall(r"^@attribute (\S+)", names.read_text(), re.MULTILINE)
-        assert read_entry("crime").reader.columns == tuple(attributes)
+
+
+def test_crime_has_the_published_names(raw_file):
+    text = raw_file("communities.names").read_text()
+    assert read_entry("crime").reader.columns == tuple(re.findall(r"^@attribute (\S+)", text, re.MULTILINE))
 
 
 def test_origin_is_a_category(load_raw):
@@ -95,19 +95,19 @@ def test_equal_features_share_a_group(load_raw, name):
     assert len(pairs) == len(set(expected.tolist())) == len(set(data.groups.tolist()))
 
 
-def test_patients(load_raw):
+def test_patients(load_raw, raw_file):
     """One group for each patient; neither the patient's number nor the other score is a feature."""
     data = load_raw("parkinsons")
-    lines = (RAW / "parkinsons_updrs.data").read_text().splitlines()[1:]
+    lines = raw_file("parkinsons_updrs.data").read_text().splitlines()[1:]
     patients = [int(line.split(",")[0]) for line in lines]
     assert data.groups.tolist() == [patient - 1 for patient in patients]
     assert not {"subject#", "motor_UPDRS"} & set(data.feature_names)
 
 
-def test_days(load_raw):
+def test_days(load_raw, raw_file):
     """A group is a calendar day: 138 from 11 January to 27 May 2016, whole ones of 144 rows but the first and last."""
     data = load_raw("energy")
-    days = [line[1:11] for line in (RAW / "energydata_complete.csv").read_text().splitlines()[1:]]
+    days = [line[1:11] for line in raw_file("energydata_complete.csv").read_text().splitlines()[1:]]
     numbers = {day: number for number, day in enumerate(sorted(set(days)))}
     assert data.groups.tolist() == [numbers[day] for day in days]
     assert set(np.bincount(data.groups)[1:-1].tolist()) == {144}
@@ -122,18 +122,19 @@ def test_groups_make_honest_splits(load_raw):
 
 
 @pytest.mark.parametrize("name", ["superconductivity", "energy"])
-def test_numbers_are_read_exactly(load_raw, name):
+def test_numbers_are_read_exactly(load_raw, raw_file, name):
     """As Python reads them, to the last bit, blanks within the quotes or not."""
     data = load_raw(name)
-    path = RAW / read_entry(name).file.name
-    with path.open(newline="") if path.is_file() else gzip.open(f"{path}.gz", "rt", newline="") as file:
+    plain = read_entry(name).file.name
+    path = raw_file(plain, f"{plain}.gz")
+    with path.open(newline="") if path.name == plain else gzip.open(path, "rt", newline="") as file:
         rows = list(csv.DictReader(file))[::50]
     expected = [[float(row[column]) for column in data.feature_names] for row in rows]
     assert_allclose(data.X.to_numpy()[::50], expected, rtol=1e-15, atol=0)
     assert_allclose(data.y[::50], [float(row[data.target_name]) for row in rows], rtol=1e-15, atol=0)
 
 
-def test_repr_is_short_and_names_the_licence(load_raw):
+def test_repr_is_short_and_names_the_license(load_raw):
     assert re.fullmatch(r"Dataset\(name='boston', .*license='none stated; from StatLib'.*\)", repr(load_raw("boston")))
 
 

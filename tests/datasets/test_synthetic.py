@@ -89,5 +89,5 @@ def test_wrong_shapes():
         heavy_tailed(10, degrees_of_freedom=2)
     with pytest.raises(ValueError, match="shape must be greater than 0, got shape=0;"):
         skewed(10, shape=0)
-    with pytest.raises(TypeError, match="inside must be True or False, got inside='yes'; say whether"):
+    with pytest.raises(TypeError, match="inside must be True or False, got inside='yes'; True gives"):
         gap(10, inside="yes")

@@ -1,4 +1,4 @@
-"""Data to try things on: the paper's eight UCI sets, and synthetic sets whose true mean and deviation are known."""
+"""The eight UCI data sets of the paper, and synthetic data with known mean and standard deviation."""
 
 from hetcal.datasets.entry import available
 from hetcal.datasets.real import Dataset, load

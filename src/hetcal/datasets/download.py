@@ -1,7 +1,12 @@
-"""Where the bytes of a raw file come from: the user's folder, our cache, or the network, and never unchecked.
+"""Raw files from the user's folder, from our cache or from the network, never unchecked.
 
-Nothing is unpacked to disk and nothing is parsed here. What arrives is kept in memory within a limit, compared with the
-published size and SHA-256, and only then written to the cache, whole. The only file that knows pooch.
+pooch keeps the cache: it compares the SHA-256, downloads a file that is missing or wrong, and moves it into place.
+The transfer itself is `_download`, because pooch does not keep four promises:
+
+- No more is received than the published size. pooch compares checksums when everything is on the disk already.
+- The file comes from the first of several addresses that has it, and the error says in one sentence what each did.
+- It may be a member of a zip archive whose own checksum is unknown; no other member is unpacked.
+- The cache holds published files only. pooch keeps a wrong file while no address answers, and part of one when killed.
 """
 
 import contextlib
@@ -11,38 +16,17 @@ import io
 import os
 import zipfile
 import zlib
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tqdm.auto import tqdm
 
 from hetcal._checks import must
-from hetcal._files import atomic_write
+from hetcal.datasets.entry import Address, RawFile
 
 # The largest archive of the catalog has 12 MB; more than this from a server is a fault or an attack.
 ARCHIVE_LIMIT = 2**25
-
-
-@dataclass(frozen=True)
-class Source:
-    """An address that gives the raw file itself or, with `member`, a zip archive that has it under that exact name."""
-
-    address: str
-    member: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.member!r} in {self.address}" if self.member else self.address
-
-
-@dataclass(frozen=True)
-class RawFile:
-    """A published file: the name we keep it under, its exact size and SHA-256, and where it is to be had."""
-
-    name: str
-    bytes: int
-    sha256: str
-    sources: tuple[Source, ...]
 
 
 class _RefusedError(Exception):
@@ -50,66 +34,47 @@ class _RefusedError(Exception):
 
 
 def fetch(raw: RawFile) -> bytes:
-    """The published bytes of a raw file, from the folder in `HETCAL_DATA` if that is set, else from cache or network.
+    """Return the published bytes of a raw file, from the folder `HETCAL_DATA` if that is set, else by the cache.
 
-    A file that is not the published one, byte for byte, is never returned. In our own cache it is removed and loaded
-    anew; in the user's folder it is named and left alone.
+    A file that is not the published one, byte for byte, is never returned. In our own cache it is removed and
+    downloaded again; in the user's folder it is named and left alone.
     """
     folder = os.environ.get("HETCAL_DATA")
     if folder:
         return _from_user_folder(raw, Path(folder).expanduser())
-    cache = _pooch().os_cache("hetcal")
-    for path in _stored(raw, cache):
-        try:
-            return _read(raw, path)
-        except _RefusedError:
-            path.unlink(missing_ok=True)  # another process may have been faster
-    cache.mkdir(parents=True, exist_ok=True)
-    content = _download(raw, cache)
-    atomic_write(cache / raw.name, content)
-    return content
-
-
-def _pooch() -> Any:
     try:
         import pooch
     except ImportError as error:
         raise ImportError("downloading data sets needs pooch; install it with: pip install 'hetcal[data]'") from error
-    return pooch
+    cache = pooch.create(pooch.os_cache("hetcal"), base_url="", registry={raw.name: raw.sha256})
+    logger = pooch.get_logger()
+    with contextlib.ExitStack() as stack:
+        stack.callback(logger.setLevel, logger.level)
+        logger.setLevel("WARNING")  # it would announce every download on the standard error
+        path = Path(cache.fetch(raw.name, downloader=partial(_download, raw)))
+    return _read(raw, path)
 
 
 def _from_user_folder(raw: RawFile, folder: Path) -> bytes:
-    for path in _stored(raw, folder):
+    for path in (folder / raw.name, folder / f"{raw.name}.gz"):
+        if not path.is_file():
+            continue
         try:
             return _read(raw, path)
         except _RefusedError as error:
-            raise must(
-                "HETCAL_DATA",
-                f"name a folder with the published {raw.name!r}",
-                str(folder),
-                f"{path} {error}; replace that file (it was not touched)",
-            ) from None
-    raise must(
-        "HETCAL_DATA",
-        f"name a folder that holds {raw.name!r}",
-        str(folder),
-        f"put the file into {folder}, from {' or '.join(map(str, raw.sources))}, or unset HETCAL_DATA to download it",
-        FileNotFoundError,
-    )
-
-
-def _stored(raw: RawFile, folder: Path) -> list[Path]:
-    return [path for path in (folder / raw.name, folder / f"{raw.name}.gz") if path.is_file()]
+            rule = f"name a folder with the published {raw.name!r}"
+            advice = f"{path} {error}; replace that file (it was not touched)"
+            raise must("HETCAL_DATA", rule, str(folder), advice) from None
+    addresses = " or ".join(map(str, raw.addresses))
+    advice = f"put the file into {folder}, from {addresses}, or unset HETCAL_DATA to download it"
+    raise must("HETCAL_DATA", f"name a folder that holds {raw.name!r}", str(folder), advice, FileNotFoundError)
 
 
 def _read(raw: RawFile, path: Path) -> bytes:
-    """One byte more than published is enough to refuse a file, however large it is or unpacks to."""
-    if path.name == raw.name:
-        with path.open("rb") as file:
-            return _checked(raw, file.read(raw.bytes + 1))
+    """Read at most one byte more than published: enough to refuse a file, however large it is or unpacks to."""
     try:
-        with gzip.open(path) as packed:
-            return _checked(raw, packed.read(raw.bytes + 1))
+        with path.open("rb") if path.name == raw.name else gzip.open(path) as file:
+            return _checked(raw, file.read(raw.bytes + 1))
     except (gzip.BadGzipFile, EOFError, zlib.error):
         raise _RefusedError("is not a whole gzip file") from None
 
@@ -123,30 +88,35 @@ def _checked(raw: RawFile, content: bytes) -> bytes:
     return content
 
 
-def _download(raw: RawFile, cache: Path) -> bytes:
-    """Try the addresses in turn; if none gives the published file, say what each did and what the user can do."""
+def _download(raw: RawFile, _: str, temporary: str, cache: Any) -> None:
+    """Write the published file to `temporary`, for pooch to move it into the cache; it is received in memory."""
+    Path(temporary).unlink()  # pooch has made it; if this process is killed while it waits, nothing may be left
     reasons, last = [], None
-    for source in raw.sources:
+    for address in raw.addresses:
         try:
-            received = _receive(raw, source)
-            return _checked(raw, _member(raw, received, source.member) if source.member else received)
+            content = _checked(raw, _receive(raw, address))
         # Whatever goes wrong with one server, in whatever library, the next one may still have the file.
         except Exception as error:
             response = getattr(error, "response", None)
             status = f"HTTP status {response.status_code}" if response is not None else type(error).__name__
-            reasons.append(f"{source} ({error if isinstance(error, _RefusedError) else status})")
+            reasons.append(f"{address} ({error if isinstance(error, _RefusedError) else status})")
             last = error
+        else:
+            Path(temporary).write_bytes(content)
+            return
+    (cache.abspath / raw.name).unlink(missing_ok=True)  # if there was one, it was wrong
     raise must(
         "file",
         "be in the cache or come from the network",
         raw.name,
-        f"try again later, or put it into {cache}, or into a folder that HETCAL_DATA names; tried {'; '.join(reasons)}",
+        f"try again later, or put it into {cache.abspath}, or into a folder that HETCAL_DATA names; "
+        f"tried {'; '.join(reasons)}",
         FileNotFoundError,
     ) from last
 
 
 class _LimitedBuffer(io.BytesIO):
-    """Memory for a download that ends the transfer instead of filling up."""
+    """Memory for a download that ends the transfer instead of growing beyond a limit."""
 
     def __init__(self, limit: int) -> None:
         super().__init__()
@@ -158,24 +128,22 @@ class _LimitedBuffer(io.BytesIO):
         return super().write(data)
 
 
-def _receive(raw: RawFile, source: Source) -> bytes:
-    buffer = _LimitedBuffer(ARCHIVE_LIMIT if source.member else raw.bytes)
+def _receive(raw: RawFile, address: Address) -> bytes:
+    from pooch import HTTPDownloader
+
+    buffer = _LimitedBuffer(ARCHIVE_LIMIT if address.member else raw.bytes)
+    # disable=None: a bar on terminals and in notebooks, silence in log files
+    bar = tqdm(total=raw.bytes, desc=raw.name, unit="B", unit_scale=True, disable=None, leave=False)
     with contextlib.ExitStack() as stack:
-        # disable=None: a bar on terminals and in notebooks, silence in log files
-        bar = tqdm(total=raw.bytes, desc=raw.name, unit="B", unit_scale=True, disable=None, leave=False)
-        options = {
-            "progressbar": stack.enter_context(bar),
-            "chunk_size": 2**16,
-            # pooch leaves the connection open when a transfer fails
-            "hooks": {"response": lambda response, **_: stack.enter_context(contextlib.closing(response))},
-        }
-        _pooch().HTTPDownloader(**options)(source.address, buffer, None)
-    return buffer.getvalue()
+        # pooch leaves the connection open when a transfer fails.
+        hooks = {"response": lambda response, **_: stack.enter_context(contextlib.closing(response))}
+        HTTPDownloader(stack.enter_context(bar), chunk_size=2**16, hooks=hooks)(address.url, buffer, None)
+    return _member(raw, buffer, address.member) if address.member else buffer.getvalue()
 
 
-def _member(raw: RawFile, archive: bytes, name: str) -> bytes:
-    """Stream one member, by its exact name and within the published size; no other member is ever looked at."""
-    with zipfile.ZipFile(io.BytesIO(archive)) as members:
+def _member(raw: RawFile, archive: io.BytesIO, name: str) -> bytes:
+    """Unpack one member, by its exact name and within the published size; no other member is read."""
+    with zipfile.ZipFile(archive) as members:
         try:
             member = members.getinfo(name)
         except KeyError:

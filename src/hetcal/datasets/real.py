@@ -1,6 +1,6 @@
-"""The paper's data sets as tables: from the raw file's bytes to features, target and the groups for honest splits.
+"""The data sets of the paper as tables: from the bytes of the raw file to features, target and groups.
 
-What is particular to a set stands in its catalog entry, not here. pandas is imported when the first set is loaded.
+What is particular to a data set is in its catalog entry, not here. pandas is imported by the first call of `load`.
 """
 
 import io
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetcal.datasets.download import fetch
-from hetcal.datasets.entry import Entry, read_entry
+from hetcal.datasets.entry import CatalogEntry, read_entry
 
 if TYPE_CHECKING:
     import pandas
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A table to learn from, and what one must know to use and to cite it.
+    """A data set with its license and citation.
 
-    Rows with the same number in `groups` belong on the same side of a split: scikit-learn's `GroupKFold` and
-    `GroupShuffleSplit` take it as it is. None means that rows may be split freely.
+    Rows with the same number in `groups` belong on the same side of a split; pass it to scikit-learn's `GroupKFold` or
+    `GroupShuffleSplit`. None means that rows may be split at random.
     """
 
     name: str
     title: str
-    X: "pandas.DataFrame" = field(repr=False)  # float64 columns, or categories; missing values are NaN
+    X: "pandas.DataFrame" = field(repr=False)  # columns are float64 or categories; missing values are NaN
     y: NDArray[np.float64] = field(repr=False)
     feature_names: tuple[str, ...] = field(repr=False)
     target_name: str
@@ -38,15 +38,15 @@ class Dataset:
 
 
 def load(name: str) -> Dataset:
-    """Load one of the paper's data sets by name; `available()` lists them.
+    """Load one of the data sets of the paper by name; `available()` lists the names.
 
-    The file is downloaded once, from the UCI archive, into the user's cache folder. Without network, set `HETCAL_DATA`
-    to a folder that holds the raw files.
+    The file is downloaded once, from the UCI archive, into the user's cache folder. To work offline, set the
+    environment variable `HETCAL_DATA` to a folder that holds the raw files.
 
     Raises:
-        ImportError: pandas, or pooch for a download, is not installed.
-        FileNotFoundError: the file is neither there nor to be had; the message says where to put it.
-        ValueError: the name is unknown, or the file in `HETCAL_DATA` is not the published one.
+        ImportError: pandas is not installed, or pooch is not installed and the file must be downloaded.
+        FileNotFoundError: The file is not stored and cannot be downloaded; the message says where to put it.
+        ValueError: The name is unknown, or the file in `HETCAL_DATA` is not the published one.
     """
     entry = read_entry(name)
     try:
@@ -73,7 +73,7 @@ def load(name: str) -> Dataset:
     )
 
 
-def _parse(pandas: Any, entry: Entry, content: bytes) -> Any:
+def _parse(pandas: Any, entry: CatalogEntry, content: bytes) -> Any:
     reader = entry.reader
     return pandas.read_csv(
         io.BytesIO(content),
@@ -81,11 +81,11 @@ def _parse(pandas: Any, entry: Entry, content: bytes) -> Any:
         header=None if reader.columns else 0,
         names=list(reader.columns) or None,
         na_values=[reader.missing] if reader.missing else [],
-        keep_default_na=False,  # what counts as missing is said by the entry alone
+        keep_default_na=False,  # only the entry says what counts as missing
     )
 
 
-def _groups(pandas: Any, entry: Entry, table: Any, features: Any) -> NDArray[np.int64] | None:
+def _groups(pandas: Any, entry: CatalogEntry, table: Any, features: Any) -> NDArray[np.int64] | None:
     """Number the groups 0, 1, ... in the order of their first rows."""
     rule, column = entry.groups.rule, entry.groups.column
     if rule == "none":

@@ -10,7 +10,6 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from hetcal.cli.tables import Format, open_writer, read_chunks, read_frame, reading
-from tests.conftest import RAW
 
 CSV = "size,kind,day,flag,id\n1.5,oak,2024-01-31,true,007\n,NA,,false,-8\n-2,ash,2024-02-01,,x\n"
 KINDS = {"flag": "numbers", "size": "numbers", "kind": "text", "day": "dates"}
@@ -151,24 +150,21 @@ def test_the_file_is_closed(path):
         ("parkinsons_updrs.data", 5875, 22, 0),
     ],
 )
-def test_real_files(name, rows, columns, dates):
+def test_real_files(raw_file, name, rows, columns, dates):
     """Files as they are found: semicolons, quoted names, quoted numbers, dates."""
-    if not (RAW / name).is_file():
-        pytest.skip(f"{name} is not here; set HETCAL_DATA to a folder with the raw files")
-    frame = read_frame(RAW / name)
+    frame = read_frame(raw_file(name))
     assert frame.shape == (rows, columns)
     assert [dtype.kind for dtype in frame.dtypes].count("M") == dates
     assert [dtype.kind for dtype in frame.dtypes].count("f") == columns - dates
     assert frame.notna().to_numpy().all()
 
 
-def test_without_a_header():
+def test_without_a_header(raw_file):
     """The crime data have no header, but text in the first row: said so, they are read, missing values and all."""
-    if not (RAW / "communities.data").is_file():
-        pytest.skip("communities.data is not here; set HETCAL_DATA to a folder with the raw files")
+    path = raw_file("communities.data")
     with pytest.raises(ValueError, match=r"has two columns named '\?' .* or give --no-header if row 1 holds data$"):
-        read_frame(RAW / "communities.data")
-    frame = read_frame(RAW / "communities.data", Format(header=False))
+        read_frame(path)
+    frame = read_frame(path, Format(header=False))
     assert frame.shape == (1994, 128)
     assert frame.dtypes.map(lambda dtype: dtype.kind).value_counts().to_dict() == {"f": 127, "O": 1}
     assert frame["column_2"].isna().sum() == 1174
