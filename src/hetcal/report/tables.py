@@ -5,7 +5,7 @@ from typing import Any
 
 from hetcal.metrics.wording import NumberFormat, format_for
 
-Cell = dict[str, Any] | None
+FigureCell = dict[str, Any] | None
 # Shown as a percentage.
 SHARES = ("coverage_90",)
 NO_FIGURE: dict[str, Any] = {"mean": None, "error": None, "published": None, "mark": None}
@@ -37,11 +37,11 @@ def method_table(methods: Sequence[Mapping[str, Any]], columns: Sequence[Mapping
 def overview_table(table: Mapping[str, Any]) -> dict[str, Any]:
     """Data sets by methods, or the transpose if there are more methods; each data set has its own format."""
     names: list[str] = []
-    lines: list[list[Cell]] = []
+    lines: list[list[FigureCell]] = []
     for row in table["rows"]:
         form = column_form(row["cells"], table["metric"])
         names.append(f"{row['name']} ({form.unit})" if form.unit else row["name"])
-        floor: list[Cell] = [] if row["floor"] is None else [{**NO_FIGURE, "mean": form(row["floor"])}]
+        floor: list[FigureCell] = [] if row["floor"] is None else [{**NO_FIGURE, "mean": form(row["floor"])}]
         lines.append(floor + [cell_text(form, cell) for cell in row["cells"]])
     titles = ["Noise floor"] * (len(lines[0]) - len(table["methods"])) + list(table["methods"])
     if len(titles) > len(names):
@@ -52,7 +52,7 @@ def overview_table(table: Mapping[str, Any]) -> dict[str, Any]:
     return {"title": table["title"], "corner": corner, "heads": titles, "rows": rows}
 
 
-def cell_text(form: NumberFormat, cell: Cell) -> Cell:
+def cell_text(form: NumberFormat, cell: FigureCell) -> FigureCell:
     """Mean, error and published figure as text; "not finite" where there is a mean but no number."""
     if cell is None:
         return None
@@ -65,7 +65,7 @@ def cell_text(form: NumberFormat, cell: Cell) -> Cell:
     }
 
 
-def column_form(cells: Iterable[Cell], metric: str) -> NumberFormat:
+def column_form(cells: Iterable[FigureCell], metric: str) -> NumberFormat:
     """One format for means with standard errors: two digits of the typical error, or three of the largest mean."""
     filled = [cell for cell in cells if cell is not None and cell["mean"] is not None]
     means = [cell["mean"] for cell in filled]
