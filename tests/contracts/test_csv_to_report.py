@@ -1,4 +1,4 @@
-"""From a CSV to a decision, as a person without Python goes: the real command, in processes of its own."""
+"""From a CSV to a decision, as a person without Python does it: the real command, in processes of its own."""
 
 import csv
 import json
@@ -20,7 +20,7 @@ def run(tmp_path):
     """`hetcal ...` in a process and a folder of its own; fails the test unless it ends with `code`."""
 
     def call(*arguments, code=0, text=None):
-        command = [sys.executable, "-m", "hetcal.cli.app", *map(str, arguments)]
+        command = [sys.executable, "-m", "hetcal.cli", *map(str, arguments)]
         ended = subprocess.run(command, cwd=tmp_path, input=text, capture_output=True, text=True, timeout=300)
         assert ended.returncode == code, ended.stderr
         assert "Traceback" not in ended.stderr
@@ -93,7 +93,7 @@ def test_mixed_table_with_missing_values(run, tmp_path):
     new.loc[3:4, "town"] = "Delft"
     new.loc[5, "id"] = "=HYPERLINK(1)"
     done = run("predict", "flats.hetcal", "-", "--out", "-", "--keep", "id", text=new.to_csv(index=False))
-    assert "column 'town' holds labels that training has not seen in 2 of 50 rows" in done.stderr
+    assert "column 'town' holds labels that were not seen in training in 2 of 50 rows" in done.stderr
     rows = list(csv.DictReader(done.stdout.splitlines()))
     assert [row["id"] for row in rows] == [*new["id"][:5], "'=HYPERLINK(1)", *new["id"][6:]]
     assert all(float(row["lower_90"]) < float(row["mean"]) < float(row["upper_90"]) for row in rows)

@@ -1,4 +1,4 @@
-"""What a command did, in words for a terminal."""
+"""The result of a command, in words for a terminal."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ import numpy as np
 from hetcal._checks import printable
 
 
-def in_words(result: dict[str, Any]) -> str:
-    """The result of any command as lines of text; names from a file cannot move the cursor or begin a line."""
-    return "\n".join(map(printable, WORDS[result["command"]](result)))
+def render_result(result: dict[str, Any]) -> str:
+    """The result of any command as lines of text; names from a file cannot move the cursor or break a line."""
+    return "\n".join(map(printable, DESCRIPTIONS[result["command"]](result)))
 
 
 def fitted(result: dict[str, Any]) -> list[str]:
@@ -17,7 +17,7 @@ def fitted(result: dict[str, Any]) -> list[str]:
     if result["recommendation"]:
         lines.append(f"Chosen by cross-validation: {result['recommendation']}")
     if "report" not in result:
-        return [*lines, "Not judged: no test rows"]
+        return [*lines, "Not evaluated: there are no test rows"]
     return [*lines, "", *judged(result)]
 
 
@@ -66,7 +66,7 @@ def exported(result: dict[str, Any]) -> list[str]:
 
 
 def methods(result: dict[str, Any]) -> list[str]:
-    rows = [["name", "title", "sigma from", "trained by"]]
+    rows = [["name", "title", "sigma from", "trained with"]]
     rows += [[row["name"], row["title"], row["estimator"], row["objective"]] for row in result["methods"]]
     return aligned(rows)
 
@@ -77,18 +77,18 @@ def described(result: dict[str, Any]) -> list[str]:
     rows = [["column", "kind", "seen in training"]]
     rows += [[column["name"], column["kind"], seen(column)] for column in result["columns"]]
     lines += ["", *aligned(rows)]
-    for title, figures in (("Settings", result["settings"]), ("Test figures", result["metrics"])):
+    for title, figures in (("Settings", result["settings"]), ("Test metrics", result["metrics"])):
         if figures:
             lines += ["", title, *(f"  {name:<28}{number(value)}" for name, value in figures.items())]
     return lines
 
 
 def seen(column: dict[str, Any]) -> str:
-    """The range of numbers and dates, the labels of text."""
+    """The range of numbers and dates; the labels of text."""
     if column["kind"] == "text":
         labels = [f"{label!r}" if "," in label else label for label in column["labels"]]
         more = [f"{len(labels) - MOST_LABELS} more"] * (len(labels) > MOST_LABELS)
-        return ", ".join([*labels[:MOST_LABELS], *more, *["rare ones"] * column["has_rare"]])
+        return ", ".join([*labels[:MOST_LABELS], *more, *["rare labels"] * column["has_rare"]])
     if column["range"] is None:
         return "only missing values"
     ends = [day(end) if column["kind"] == "dates" else number(end) for end in column["range"]]
@@ -117,13 +117,13 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def aligned(rows: list[list[str]]) -> list[str]:
-    """Columns of equal width; a row that is cut short does not count."""
+    """Columns of equal width; a row with fewer cells does not count."""
     full = [row for row in rows if len(row) == len(rows[0])]
     widths = [max(len(row[j]) for row in full) for j in range(len(rows[0]))]
     return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]
 
 
-WORDS = {
+DESCRIPTIONS = {
     "fit": fitted,
     "predict": predicted,
     "evaluate": judged,

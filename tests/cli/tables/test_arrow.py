@@ -9,9 +9,10 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from hetcal.cli.tables import arrow, read_chunks, read_frame, records
+from hetcal.cli.tables import arrow, read_chunks, records
 from hetcal.cli.tables.arrow import FeatherTable, ParquetTable
 from hetcal.cli.tables.messages import largest_batch
+from tests.cli.tables.frames import read_frame
 
 NAN = float("nan")
 WRITERS = {
@@ -154,7 +155,7 @@ def test_kept_columns_keep_their_types(write):
     (chunk,) = read_chunks(write(columns | {"x": pa.array([1, 2])}), {"x": "numbers"}, keep=list(columns))
     assert pa.Table.from_pandas(chunk.kept, preserve_index=False).to_pydict() == pa.table(columns).to_pydict()
     assert chunk.kept["id"].dtype == "int64[pyarrow]"
-    assert list(chunk.kept.index) == list(chunk.frame.index) == [1, 2]
+    assert list(chunk.rows) == [1, 2]
 
 
 def test_chunks(write):
@@ -162,11 +163,11 @@ def test_chunks(write):
     numbers = pa.table({"a": np.arange(1000.0), "b": np.arange(1000.0)})
     for size in (7, 1000):
         chunks = list(read_chunks(write(numbers, size), {"b": "numbers"}, rows=300))
-        lengths = [len(chunk.frame) for chunk in chunks]
+        lengths = [len(chunk.table) for chunk in chunks]
         assert sum(lengths) == 1000
         assert all(300 - size < length <= 300 for length in lengths[:-1])
-        assert [chunk.first_row for chunk in chunks] == [1, *(1 + np.cumsum(lengths[:-1]))]
-        assert np.concatenate([chunk.frame["b"] for chunk in chunks]).tolist() == list(range(1000))
+        assert [chunk.rows[0] for chunk in chunks] == [1, *(1 + np.cumsum(lengths[:-1]))]
+        assert np.concatenate([chunk.table.columns["b"] for chunk in chunks]).tolist() == list(range(1000))
 
 
 def test_row_groups_are_judged_by_their_metadata(tmp_path, monkeypatch):
@@ -175,7 +176,7 @@ def test_row_groups_are_judged_by_their_metadata(tmp_path, monkeypatch):
     pq.write_table(pa.table({"a": np.random.default_rng(0).normal(size=10_000)}), path)
     monkeypatch.setattr(arrow, "MAX_GROUP_BYTES", 1 << 16)
     monkeypatch.setattr(ParquetTable, "_read", None)
-    with pytest.raises(ValueError, match=r"a.parquet has a row group that unpacks to \d\.\d GiB; write it in"):
+    with pytest.raises(ValueError, match=r"a.parquet has a row group that decompresses to \d\.\d GiB; write it in"):
         read_frame(path)
 
 
@@ -192,7 +193,7 @@ def test_record_batches_are_judged_by_their_metadata(tmp_path, monkeypatch, pack
     assert len(read_frame(path)) == 1000
     monkeypatch.setattr(arrow, "MAX_GROUP_BYTES", size - 1)
     monkeypatch.setattr(FeatherTable, "_read", None)
-    with pytest.raises(ValueError, match=r"a.feather has a record batch that unpacks to \d\.\d GiB; write it"):
+    with pytest.raises(ValueError, match=r"a.feather has a record batch that decompresses to \d\.\d GiB; write it"):
         read_frame(path)
 
 
@@ -283,7 +284,7 @@ def test_checksums_are_verified(tmp_path):
     content = path.read_bytes()
     place = content.index(np.float64(2.5).tobytes())
     path.write_bytes(content[:place] + np.float64(3.5).tobytes() + content[place + 8 :])
-    with pytest.raises(ValueError, match=r"a.parquet is damaged or cut short \(.*CRC.*\); copy or write it again$"):
+    with pytest.raises(ValueError, match=r"a.parquet is damaged or truncated \(.*CRC.*\); copy or write it again$"):
         read_frame(path)
 
 

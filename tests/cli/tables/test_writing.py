@@ -18,8 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetcal.cli.tables import open_writer, read_chunks, read_frame
+from hetcal.cli.tables import open_writer, read_chunks
 from hetcal.cli.tables.writing import FORMULA, SUFFIXES
+from hetcal.tabular.columns import MISSING
+from tests.cli.tables.frames import read_frame
 
 thorough = settings(max_examples=20, deadline=None, derandomize=True, database=None)
 floats = st.floats(allow_infinity=False)
@@ -132,9 +134,10 @@ def test_the_first_chunk_decides_the_types(tmp_path, suffix):
     later = pd.DataFrame({"x": [np.nan, 3.0], "text": ["ash", None], "label": [None, None], "id": [np.nan, 3.0]})
     write(path, first, later, later[:0])
     (chunk,) = read_chunks(path, {"x": "numbers", "text": "text", "label": "text", "id": "numbers"}, keep=["id"])
-    assert chunk.frame["text"].to_list() == [None, "ash", None]
-    assert chunk.frame["label"].to_list() == ["oak", None, None]
-    np.testing.assert_array_equal(chunk.frame["x"], [1.5, np.nan, 3.0])
+    columns = chunk.table.columns
+    assert columns["text"].tolist() == [MISSING, "ash", MISSING]
+    assert columns["label"].tolist() == ["oak", MISSING, MISSING]
+    np.testing.assert_array_equal(columns["x"], [1.5, np.nan, 3.0])
     assert [None if value is pd.NA else str(value) for value in chunk.kept["id"]] in (["2", None, "3"], ["2", "", "3"])
 
 
@@ -147,8 +150,7 @@ def test_kept_columns_go_through(tmp_path):
     for path in (target, tmp_path / "b.feather", tmp_path / "b.csv"):
         with open_writer(path) as writer:
             for chunk in read_chunks(source, {"x": "numbers"}, keep=["id", "kind"], rows=2):
-                kept = chunk.kept.reset_index(drop=True)
-                writer.write(pd.concat([kept, pd.DataFrame({"mean": chunk.frame["x"].to_numpy()})], axis=1))
+                writer.write(chunk.kept.assign(mean=chunk.table.columns["x"]))
     assert pq.read_table(target).to_pydict() == {
         "id": ids.to_pylist(),
         "kind": ["oak", None, "ash"],
@@ -172,7 +174,7 @@ def test_text_of_other_types(tmp_path, monkeypatch):
     monkeypatch.setattr("hetcal.cli.tables.records.BATCH_ROWS", 2)
     (tmp_path / "b.csv").write_text("a,x\n" + "=1,1\n" * 5)
     (chunk,) = read_chunks(tmp_path / "b.csv", {"x": "numbers"}, keep=["a"])
-    write(path, pd.concat([chunk.kept, chunk.frame], axis=1), force=True)
+    write(path, chunk.kept.assign(x=chunk.table.columns["x"]), force=True)
     assert path.read_text() == "a,x\n" + '"\'=1",1\n' * 5
 
 
@@ -194,7 +196,7 @@ def test_parquet_has_checksums(tmp_path):
     content = bytearray(path.read_bytes())
     content[2000] ^= 1
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="is damaged or cut short"):
+    with pytest.raises(ValueError, match="is damaged or truncated"):
         read_frame(path)
 
 
@@ -262,7 +264,7 @@ def test_an_exception_on_the_way(tmp_path, suffix, error):
 def test_no_rows_and_other_columns(tmp_path):
     """Mistakes of the program: nothing written at all, and chunks that do not belong together."""
     path = tmp_path / "a.csv"
-    with pytest.raises(ValueError, match=r"a.csv is not written: there are no rows$"):
+    with pytest.raises(ValueError, match=r"a.csv was not written: there are no rows$"):
         write(path)
     with pytest.raises(ValueError, match=r"^frame must have the columns \['a'\], got frame=\['b'\]; give every chunk"):
         write(path, pd.DataFrame({"a": [1]}), pd.DataFrame({"b": [1]}))
