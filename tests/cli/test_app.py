@@ -114,7 +114,7 @@ def test_fit_then_export(hetcal, table, tmp_path):
 
 
 def test_overwriting_asks_on_a_terminal(tmp_path):
-    """On a real terminal: no keeps the file, yes replaces it."""
+    """On a real terminal: "no" keeps the file, "yes" replaces it."""
     pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
     pd.DataFrame({"y": [0.0, 1.0], "mean": 0.5, "std": 1.0}).to_csv(tmp_path / "p.csv", index=False)
     report = tmp_path / "r.html"

@@ -60,9 +60,9 @@ def test_groups_are_never_split():
     assert (np.diff(test.y) > 0).all()
 
 
-def test_rows_must_be_left_to_train_on():
+def test_too_few_rows_to_split():
     rows = Observations(read_table(pd.DataFrame({"a": range(20)})), np.arange(20.0))
-    with pytest.raises(ValueError, match=r"test_size must leave rows to train on, of 20, got test_size=0.99; choose"):
+    with pytest.raises(ValueError, match=r"test_size must leave at least one of 20 rows for training, got"):
         hold_out_rows(rows, 0.99, 0)
     with pytest.raises(ValueError, match=r"the table must have at least 5 rows to be split, got .*=4; give more rows"):
         hold_out_rows(rows.take(np.arange(4)), 0.2, 0)

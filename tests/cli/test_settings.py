@@ -36,7 +36,7 @@ def test_what_is_no_setting_is_said(pair, message):
 
 
 def test_options_must_be_known_to_every_method():
-    """Otherwise a comparison would fail for some, and "choose" the one that is left."""
+    """Without this check a comparison would fail for some, and "choose" the only one that works."""
     settings = parse_settings(["members=4"])
     check_estimator_settings(settings, ["ensemble_hc", "deep_ensemble"])
     with pytest.raises(ValueError, match=r"--set must be a setting of every method .*'members'; hnn does not have it"):

@@ -142,7 +142,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_unusable_tables_are_refused_in_one_line(case, fit, tmp_path):
-    """And an older model is left as it was, with nothing beside it."""
+    """An existing model is unchanged, and no other file appears."""
     content, words = REFUSED[case]
     (tmp_path / "model.hetcal").write_bytes(b"the old one")
     check_refused(fit(content, "--force"), *words)
@@ -227,7 +227,7 @@ FILES = ("train.csv", "other.csv")
 
 
 def test_predictions_are_replaced_only_by_force(hetcal, model, tmp_path):
-    """In every format; nothing is left beside the file."""
+    """In every format, and no temporary file remains."""
     for name, start in (
         ("p.csv", b"mean,"),
         ("p.parquet", b"PAR1"),

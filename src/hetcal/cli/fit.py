@@ -91,7 +91,7 @@ def hold_out_rows(observations: Observations, test_size: float, seed: int) -> tu
         raise must("the table", rule, n, "give more rows, or --test-size 0")
     train, test = split_rows(n, test_size, seed, groups)
     if not len(train):
-        raise must("test_size", f"leave rows to train on, of {n}", test_size, "choose a smaller one")
+        raise must("test_size", f"leave at least one of {n} rows for training", test_size, "choose a smaller one")
     return observations.take(np.sort(train)), observations.take(np.sort(test))
 
 

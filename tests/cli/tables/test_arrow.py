@@ -23,7 +23,7 @@ WRITERS = {
 
 @pytest.fixture(params=WRITERS)
 def write(request, tmp_path):
-    """Writes columns to a file and gives its path; the name says nothing of the format."""
+    """Writes columns to a file and returns its path; the name does not show the format."""
 
     def to_file(columns, size=None):
         table = columns if isinstance(columns, pa.Table) else pa.table(columns)
@@ -82,7 +82,7 @@ def test_categories_of_numbers(tmp_path):
 
 
 def test_types_as_the_model_knows_them(write):
-    """Text in fit, whole numbers now: the label is written as a number is; numbers in fit, text now: they are read."""
+    """Integers for a text column become labels; text for a column of numbers is converted."""
     path = write(
         {
             "code": pa.array([1, None, 20]),
@@ -124,7 +124,7 @@ def test_types_as_the_model_knows_them(write):
     ],
 )
 def test_wrong_types(write, values, kind, message):
-    """A type that does not fit, cells that do not, and types that are no cells: the column by name."""
+    """A wrong type, wrong cells, and types that are not cells: the column is named."""
     path = write({"x": values})
     with pytest.raises(ValueError) as raised:  # noqa: PT011
         read_frame(path, kinds=kind and {"x": kind})
@@ -145,7 +145,7 @@ def test_bad_schemas(write):
 
 
 def test_kept_columns_keep_their_types(write):
-    """Long whole numbers with gaps, decimals and dates are handed on as they are; categories as their labels."""
+    """Long integers with missing values, decimals and dates are passed on as they are, categories as their labels."""
     columns = {
         "id": pa.array([2**60 + 1, None]),
         "price": pa.array([decimal.Decimal("1.10"), None]),
@@ -159,7 +159,7 @@ def test_kept_columns_keep_their_types(write):
 
 
 def test_chunks(write):
-    """However a file is cut, chunks are no larger than asked for, in order, and small pieces are joined."""
+    """However a file is divided, chunks are in order and no larger than requested, and small batches are joined."""
     numbers = pa.table({"a": np.arange(1000.0), "b": np.arange(1000.0)})
     for size in (7, 1000):
         chunks = list(read_chunks(write(numbers, size), {"b": "numbers"}, rows=300))
@@ -183,7 +183,7 @@ def test_row_groups_are_judged_by_their_metadata(tmp_path, monkeypatch):
 @pytest.mark.parametrize("packing", [None, "zstd"])
 @pytest.mark.parametrize("is_dictionary", [False, True])
 def test_record_batches_are_judged_by_their_metadata(tmp_path, monkeypatch, packing, is_dictionary):
-    """A record batch, or a dictionary, that unpacks to more than the limit is refused before any of it is read."""
+    """A record batch, or a dictionary, that decompresses to more than the limit is refused before any of it is read."""
     path = tmp_path / "a.feather"
     labels = pa.array([f"{i:0100}" for i in range(1000)])
     table = pa.table({"a": labels.dictionary_encode() if is_dictionary else labels, "b": np.zeros(1000)})
@@ -200,7 +200,7 @@ def test_record_batches_are_judged_by_their_metadata(tmp_path, monkeypatch, pack
 @pytest.mark.parametrize("nulls", [0, 3000])
 @pytest.mark.parametrize("encoding", ["labels", "plain", "DELTA_BYTE_ARRAY", "categories"])
 def test_repeated_text_makes_short_batches(tmp_path, monkeypatch, encoding, nulls):
-    """A long label stored once takes memory in every row: rows are read in batches of bounded size nevertheless."""
+    """A long label that is stored once takes memory in every row; batches are of bounded size nevertheless."""
     monkeypatch.setattr(arrow, "BATCH_BYTES", 1 << 20)
     monkeypatch.setattr(arrow, "MAX_GROUP_BYTES", 1 << 26)
     path = tmp_path / "a.parquet"
@@ -223,7 +223,7 @@ def test_repeated_text_makes_short_batches(tmp_path, monkeypatch, encoding, null
 
 
 def test_shared_text_in_feather_makes_short_batches(tmp_path, monkeypatch):
-    """Categories and views share one text among rows; the batches are cut by what the rows hold."""
+    """Categories and views share one text among rows; the batches are bounded by what the rows hold."""
     monkeypatch.setattr(arrow, "BATCH_BYTES", 1 << 20)
     path = tmp_path / "a.feather"
     text = pa.array(["x" * 20_000, None, "ä"] * 300)
@@ -277,7 +277,7 @@ def test_too_many_columns(tmp_path, monkeypatch):
 
 
 def test_checksums_are_verified(tmp_path):
-    """A changed byte in a page with a checksum is seen, although the page can be read."""
+    """A changed byte in a page with a checksum is detected, although the page can be read."""
     path = tmp_path / "a.parquet"
     options = {"compression": "none", "use_dictionary": False, "write_statistics": False}
     pq.write_table(pa.table({"a": [1.5, 2.5]}), path, write_page_checksum=True, **options)
@@ -289,7 +289,7 @@ def test_checksums_are_verified(tmp_path):
 
 
 def test_damage(write):
-    """Files cut short are refused; those with changed bits are read or refused, in one sentence that names the file."""
+    """Truncated files are refused; those with changed bits are read or refused, in one sentence that names the file."""
     rng = np.random.default_rng(0)
     days = pa.array(range(100), pa.date32())
     path = write({"a": rng.normal(size=100), "b": ["oak", "äöü"] * 50, "day": days, "i": range(100)})

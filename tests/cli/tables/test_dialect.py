@@ -67,7 +67,7 @@ def test_found_out(content, separator, decimal, has_header):
     ],
 )
 def test_encoding(content, encoding):
-    """UTF-8, the byte order mark, or cp1252; bytes that are none of them are refused with the way out."""
+    """UTF-8, the byte order mark, or cp1252; other bytes are refused with advice."""
     if encoding is None:
         with pytest.raises(ValueError, match=r"a.csv is a binary file, .*export the table as CSV, or give --encoding"):
             find(content)
@@ -82,8 +82,8 @@ def test_a_head_that_was_cut():
         assert find(content[:end], is_whole=False) == Dialect("utf-8", ";", ",", True)
 
 
-def test_what_the_user_says_goes():
-    """A format given is not looked for, whatever the file looks like."""
+def test_a_given_format_is_used():
+    """A given format is not detected, whatever the file looks like."""
     format = CsvFormat(separator=" ", decimal=",", encoding="latin-1", header=False)
     assert find("a,b\n1,2\n", format) == Dialect("latin-1", " ", ",", False)
     assert find("1,2\n", CsvFormat(header=True)).has_header
@@ -106,7 +106,7 @@ def test_what_the_user_says_goes():
     ],
 )
 def test_bad_formats(setting, message):
-    """What the user says of a file is checked before the file is opened."""
+    """What the user says about a file is checked before the file is opened."""
     with pytest.raises(ValueError) as raised:  # noqa: PT011 (the whole message follows)
         CsvFormat(**setting)
     assert str(raised.value) == message
@@ -120,8 +120,8 @@ def test_blank_files(content):
 
 
 @pytest.mark.parametrize("other", ["950", "1.234", "x"])
-def test_commas_that_may_part_thousands(other):
-    """Numbers such as 12,500 alone do not tell the decimal mark; the user is asked, and what he says goes."""
+def test_commas_that_may_separate_thousands(other):
+    """Numbers such as 12,500 alone do not show the decimal mark; the user must give it."""
     content = f"town\tpopulation\noslo\t12,500\nulm\t{other}\nbern\t-1,200\n"
     with pytest.raises(ValueError, match=r"^a.csv has numbers such as '12,500', .*; give --decimal , .* --decimal \. "):
         find(content)

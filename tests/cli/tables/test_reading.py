@@ -91,7 +91,7 @@ def test_an_error_in_a_later_chunk(path):
 
 
 def test_missing_columns(path):
-    """The missing ones and those that nobody asked for stand side by side, so that a new spelling is seen."""
+    """The missing columns are listed with those that were not requested, so that a renamed one shows."""
     with pytest.raises(ValueError) as raised:  # noqa: PT011
         next(read_chunks(path, {"Size": "numbers", "kind": "text", "mass": "numbers"}, keep=["id"]))
     assert str(raised.value) == (
@@ -199,7 +199,7 @@ def test_without_the_extra_and_without_torch():
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet", "feather"])
 def test_progress_is_known_from_the_file(ending, tmp_path):
-    """The share that was read rises to all of it, so that the time left can be told."""
+    """The share that was read rises to 1, so that the remaining time can be estimated."""
     path = tmp_path / f"t.{ending}"
     with open_writer(path) as writer:
         for piece in range(20):

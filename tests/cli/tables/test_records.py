@@ -108,7 +108,7 @@ def test_encoding_given_beside_a_mark(tmp_path):
 
 
 def test_names_are_stripped_and_given(tmp_path):
-    """Spaces round names go; without a header columns are numbered, and the first row is row 1."""
+    """Spaces around names are removed; without a header columns are numbered, and the first row is row 1."""
     assert list(read(tmp_path / "a.csv", " a ,\tb\n1,2\n")) == ["a", "b"]
     frame = read(tmp_path / "a.csv", "1,2\n3,4\n")
     assert (list(frame), list(frame.index)) == (["column_1", "column_2"], [1, 2])
@@ -200,7 +200,7 @@ def test_a_bomb(tmp_path):
 
 
 def test_too_many_columns(refusal):
-    """More columns than anybody has are refused before anything is made of them."""
+    """Absurdly many columns are refused before they are parsed."""
     message = "a.csv has 100001 columns; at most 100000 are read"
     assert refusal(",".join(f"x{i}" for i in range(100_001)) + "\n1\n") == message
 

@@ -31,7 +31,7 @@ def test_gzip_is_known_by_its_bytes(tmp_path):
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 def test_standard_input(packed):
-    """A pipe is read once: the head that was looked at, larger than a pipe's buffer, is not lost."""
+    """A pipe is read once: the head that was examined, larger than the buffer of a pipe, is not lost."""
     rows = HEAD_BYTES // 50
     content = b"a;b\n" + (b"1,5;2" + b" " * 50 + b"\n") * rows
     if packed:
@@ -62,7 +62,7 @@ def test_standard_input(packed):
     ids=["empty", "parquet", "ragged"],
 )
 def test_standard_input_refused(monkeypatch, content, message):
-    """What is wrong with a pipe is said of standard input."""
+    """Faults of a pipe are reported for standard input."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
     with pytest.raises(ValueError) as raised:  # noqa: PT011
         read_frame("-")
@@ -78,7 +78,7 @@ def test_closed_standard_input(monkeypatch):
 
 
 def test_named_pipe(tmp_path):
-    """What a shell makes of <(command) is read like a file."""
+    """The <(command) of a shell is read like a file."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     writer = threading.Thread(target=path.write_bytes, args=[CSV])
@@ -100,7 +100,7 @@ def test_named_pipe(tmp_path):
     ],
 )
 def test_other_files(tmp_path, content, what):
-    """A known format is called by its name, with the way out."""
+    """A known format is named, with advice."""
     path = tmp_path / "table.csv"
     path.write_bytes(content)
     with pytest.raises(ValueError) as raised:  # noqa: PT011
@@ -109,7 +109,7 @@ def test_other_files(tmp_path, content, what):
 
 
 def test_unknown_binary(tmp_path):
-    """Bytes that are no text at all."""
+    """Bytes that are not text."""
     path = tmp_path / "table.csv"
     path.write_bytes(b"\x01\x02\0\xff" * 100)
     with pytest.raises(ValueError, match=r"^\S+table.csv is a binary file, not a readable table; export"):
@@ -125,7 +125,7 @@ def test_headers_that_begin_like_a_format(tmp_path, name):
 
 
 def test_no_file(tmp_path, monkeypatch):
-    """A missing file, a folder, and a file that may not be read: the name as given, and no more."""
+    """A missing file, a folder, and a file that cannot be read are named as given."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileNotFoundError) as raised:
         read_frame("no.csv")
@@ -139,7 +139,7 @@ def test_no_file(tmp_path, monkeypatch):
 
 
 def test_damaged_gzip(tmp_path):
-    """Cut short or changed, in the head or far behind it: never a shorter table, never another one."""
+    """Truncated or changed, in the head or far behind it: never a shorter table, never another one."""
     path = tmp_path / "table.csv.gz"
     for rows in (3, HEAD_BYTES // 500):
         whole = gzip.compress(b"a,b\n" + (b"1," + b"x" * 1000 + b"\n") * rows)
@@ -154,7 +154,7 @@ def test_damaged_gzip(tmp_path):
 
 
 def test_gzipped_parquet(tmp_path):
-    """Parquet must be read anywhere in the file, which gzip does not allow."""
+    """Parquet needs random access, which gzip does not allow."""
     path = tmp_path / "table.parquet.gz"
     path.write_bytes(gzip.compress(b"PAR1\x15\0\0\0"))
     with pytest.raises(ValueError, match="holds gzipped Parquet or Feather data, which can be read only from an unc"):
