@@ -16,7 +16,7 @@ help:
 	@echo "make paper   run the paper's study: its table and figures (QUICK=1: a first look in minutes; JOBS=2)"
 
 demo: $(INSTALLED)
-	$(BIN)/python -m hetcal.cli.demo
+	$(BIN)/hetcal demo
 
 # Two processes with one thread each: two threads each would fight for two cores. By file, because the code blocks of a
 # page of docs build on each other; in the order of the files, because files of few tests, which otherwise come last, are

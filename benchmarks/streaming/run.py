@@ -76,7 +76,7 @@ def run(arguments: list[object]) -> tuple[float, float]:
         "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
     )
     start = perf_counter()
-    command = [sys.executable, "-m", "hetcal.cli.app", *map(str, arguments)]
+    command = [sys.executable, "-m", "hetcal.cli", *map(str, arguments)]
     ended = subprocess.run([sys.executable, "-c", code, *command], check=True, capture_output=True, text=True)
     kibibytes = float(ended.stdout.split()[-1])
     return perf_counter() - start, kibibytes * 1024 / 1e6

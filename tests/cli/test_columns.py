@@ -1,25 +1,33 @@
-"""Which column is what: names that are no columns, and rows that cannot be used, are said as the file has them."""
+"""Which column is what: wrong names, and rows that cannot be used, are reported as the file numbers them."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
 from hetcal.cli.columns import check_dropped, check_features, check_numbers, name_rows, split_columns
+from hetcal.cli.tables import NumberedTable
+from hetcal.tabular.columns import MISSING, Table
 
-FRAME = pd.DataFrame(
-    {"id": ["p", "q", "r"], "area": [1.0, 2.0, 3.0], "town": ["Aix", None, "Bonn"], "price": [10.0, 20.0, 30.0]},
-    index=[2, 3, 4],  # rows as a spreadsheet numbers them
-)
+
+def numbered(**columns):
+    """A table whose rows are numbered as in a spreadsheet, below a header."""
+    types = {name: object if isinstance(cells[0], str) else None for name, cells in columns.items()}
+    table = Table({name: np.array(cells, types[name]) for name, cells in columns.items()})
+    return NumberedTable(table, np.arange(2, 2 + len(table)))
+
+
+FLATS = numbered(id=["p", "q", "r"], area=[1.0, 2.0, 3.0], town=["Aix", MISSING, "Bonn"], price=[10.0, 20.0, 30.0])
 
 
 def test_columns_are_told_apart():
-    rows = split_columns(FRAME, "price", "area", others=["id"])
+    rows = split_columns(FLATS, "price", "area", others=["id"])
     assert list(rows.X.columns) == ["town"]
     assert_array_equal(rows.y, [10, 20, 30])
     assert rows.groups.tolist() == [1, 2, 3]
     part = rows.take(np.array([2, 0]))
-    assert (part.X["town"].tolist(), part.y.tolist(), part.groups.tolist()) == (["Bonn", "Aix"], [30, 10], [3, 1])
+    assert part.X.columns["town"].tolist() == ["Bonn", "Aix"]
+    assert (part.y.tolist(), part.groups.tolist()) == ([30, 10], [3, 1])
+    assert (rows.n_groups, split_columns(FLATS, "price").n_groups) == (3, 0)
 
 
 @pytest.mark.parametrize(
@@ -31,31 +39,37 @@ def test_columns_are_told_apart():
         (("price", "town"), r"group 'town' must have a label in every row, got .*see row 3; label or remove"),
     ],
 )
-def test_wrong_names_and_columns_are_said(arguments, message):
+def test_wrong_names_and_columns_are_reported(arguments, message):
     with pytest.raises(ValueError, match=message):
-        split_columns(FRAME, *arguments)
+        split_columns(FLATS, *arguments)
 
 
-def test_a_target_with_gaps_names_its_rows():
+def test_a_target_of_dates_is_refused():
+    data = numbered(day=np.array(["NaT", "2024-01-31"], "datetime64[us]"))
+    with pytest.raises(ValueError, match=r"target 'day' must hold numbers, .*='2024-01-31T.*'; .* dates \(row 3\)"):
+        check_numbers(data, "target", "day")
+
+
+def test_a_target_with_missing_values_names_its_rows():
     """Up to five, then how many more."""
-    column = pd.Series([np.nan] * 7 + [1.0], index=range(2, 10), name="y")
+    data = numbered(y=[np.nan] * 7 + [1.0])
     with pytest.raises(ValueError, match=r"target 'y' must have a value in every row, .*rows 2, 3, 4, 5, 6 and 2 more"):
-        check_numbers("target", column)
-    assert name_rows(column, np.array([False] * 7 + [True])) == "row 9"
+        check_numbers(data, "target", "y")
+    assert name_rows(data, np.array([False] * 7 + [True])) == "row 9"
 
 
 def test_a_std_must_be_positive():
-    column = pd.Series([1.0, 0.0, -2.0], index=[2, 3, 4], name="s")
+    data = numbered(s=[1.0, 0.0, -2.0])
     with pytest.raises(ValueError, match=r"std 's' must be greater than 0, got std 's'=0.0; see rows 3, 4"):
-        check_numbers("std", column, positive=True)
+        check_numbers(data, "std", "s", positive=True)
 
 
 def test_a_model_needs_a_feature():
-    with pytest.raises(ValueError, match="at least one column beside the target"):
-        check_features(split_columns(FRAME[["price", "id"]], "price", "id"))
+    with pytest.raises(ValueError, match="at least one column besides the target"):
+        check_features(split_columns(numbered(price=[1.0], id=["p"]), "price", "id"))
 
 
 @pytest.mark.parametrize(("group", "drop"), [(None, ["price"]), ("price", [])])
 def test_the_target_is_no_other_column(group, drop):
-    with pytest.raises(ValueError, match="target must be another column than those of --drop and --group"):
+    with pytest.raises(ValueError, match="target must differ from the columns of --drop and --group"):
         check_dropped("price", group, drop)

@@ -6,6 +6,7 @@ import pytest
 
 from hetcal.cli import compare
 from hetcal.cli.compare import compare_file
+from hetcal.cli.options import CompareOptions
 
 
 def test_rows_groups_and_seed_reach_the_comparison(tmp_path, monkeypatch):
@@ -23,8 +24,8 @@ def test_rows_groups_and_seed_reach_the_comparison(tmp_path, monkeypatch):
 
     monkeypatch.setattr(compare, "compare", note)
     settings = ["max_epochs=2", "width=8", "depth=1"]
-    options = {"target": "y", "group": "g", "seed": 7, "folds": 2, "settings": settings, "quiet": True}
-    result = compare_file(str(tmp_path / "t.csv"), methods="hnn", **options)
+    options = {"target": "y", "group": "g", "seed": 7, "folds": 2, "set": settings, "quiet": True}
+    result = compare_file(CompareOptions(table=str(tmp_path / "t.csv"), methods="hnn", **options))
     assert seen["columns"] == ["a"]
     assert list(seen["groups"]) == list(frame["g"])
     assert (seen["seed"], seen["folds"], result["groups"], result["seed"]) == (7, 2, "g", 7)
@@ -32,5 +33,6 @@ def test_rows_groups_and_seed_reach_the_comparison(tmp_path, monkeypatch):
 
 
 def test_settings_of_one_estimator_are_refused_before_anything_is_trained(tmp_path):
-    with pytest.raises(ValueError, match="hnn has none; name the methods that have it"):
-        compare_file(str(tmp_path / "none.csv"), target="y", methods="hnn,ensemble_hc", settings=["members=4"])
+    options = CompareOptions(table=str(tmp_path / "none.csv"), target="y", methods="hnn,ensemble_hc", set=["members=4"])
+    with pytest.raises(ValueError, match="hnn does not have it; name only methods that have it"):
+        compare_file(options)

@@ -8,11 +8,13 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import hetcal
-from hetcal.cli.columns import Rows
-from hetcal.cli.fit import fit_file, split_rows
+from hetcal.cli.columns import Observations
+from hetcal.cli.fit import fit_file, hold_out_rows
+from hetcal.cli.options import FitOptions
 from hetcal.exceptions import SharedGroupsWarning
 from hetcal.model_files import archive
 from hetcal.regressor import HCRegressor
+from hetcal.tabular.columns import read_table
 
 TINY = ["max_epochs=3", "width=8", "depth=1"]
 
@@ -29,28 +31,48 @@ def table(tmp_path):
 
 def fit(table, **options):
     out = table.parent / "model.hetcal"
-    result = fit_file(str(table), out, **{"target": "y", "method": "hnn", "settings": TINY, "quiet": True, **options})
+    chosen = {"target": "y", "method": "hnn", "set": TINY, "quiet": True, **options}
+    result = fit_file(FitOptions(table=str(table), out=out, **chosen))
     return result, hetcal.load(out)
 
 
+def observe(frame, group=None):
+    """The rows of a frame, as `hetcal fit` reads them."""
+    return Observations(
+        read_table(frame[["a"]]), frame["y"].to_numpy(), None if group is None else frame[group].to_numpy()
+    )
+
+
 def test_groups_are_never_split():
-    """Every patient is on one side only, for several seeds; without groups they are not."""
-    groups = pd.Series([f"p{i % 12}" for i in range(60)])
-    rows = Rows(pd.DataFrame({"a": range(60)}), np.arange(60.0), groups)
+    """Every patient is on one side only, for several seeds; without groups they are not. Rows stay in order."""
+    groups = np.array([f"p{i % 12}" for i in range(60)], dtype=object)
+    rows = Observations(read_table(pd.DataFrame({"a": range(60)})), np.arange(60.0), groups)
     for seed in range(5):
-        train, test = split_rows(rows, 0.25, seed)
+        train, test = hold_out_rows(rows, 0.25, seed)
         assert set(train.groups).isdisjoint(test.groups)
         assert len(train) + len(test) == 60
         assert len(set(test.groups)) == 3
-    train, test = split_rows(Rows(rows.X, rows.y), 0.25, 0)
-    assert not set(groups[train.X.index]).isdisjoint(groups[test.X.index])
+        assert (np.diff(train.y) > 0).all()
+        assert (np.diff(test.y) > 0).all()
+    train, test = hold_out_rows(Observations(rows.X, rows.y), 0.25, 0)
+    assert not set(groups[train.y.astype(int)]).isdisjoint(groups[test.y.astype(int)])
+    assert sorted([*train.y, *test.y]) == list(range(60))
+    assert (np.diff(test.y) > 0).all()
 
 
-def test_the_file_is_the_model_that_was_judged(table):
-    """Its test figures come again from the file; the same seed gives the same model, another one another."""
+def test_too_few_rows_to_split():
+    rows = Observations(read_table(pd.DataFrame({"a": range(20)})), np.arange(20.0))
+    with pytest.raises(ValueError, match=r"test_size must leave at least one of 20 rows for training, got"):
+        hold_out_rows(rows, 0.99, 0)
+    with pytest.raises(ValueError, match=r"the table must have at least 5 rows to be split, got .*=4; give more rows"):
+        hold_out_rows(rows.take(np.arange(4)), 0.2, 0)
+
+
+def test_the_file_is_the_model_that_was_evaluated(table):
+    """Its test metrics follow from the file; the same seed gives the same model, another seed another model."""
     result, model = fit(table, drop=["patient"])
-    rows = Rows(*(part for part in (pd.read_csv(table)[["a"]], pd.read_csv(table)["y"].to_numpy())))
-    _, test = split_rows(rows, 0.2, seed=0)
+    rows = observe(pd.read_csv(table))
+    _, test = hold_out_rows(rows, 0.2, seed=0)
     again = hetcal.evaluate(test.y, model.predict_dist(test.X))
     assert result["metrics"]["crps"] == pytest.approx(again["crps"])
     _, same = fit(table, drop=["patient"])
@@ -70,7 +92,7 @@ def test_what_the_file_remembers(table):
     assert str(table.parent) not in json.dumps(result["report"])
 
 
-def test_without_test_rows_all_train_and_nothing_is_judged(table):
+def test_without_test_rows_all_train_and_nothing_is_evaluated(table):
     result, _ = fit(table, test_size=0.0, drop=["patient"])
     assert (result["rows"], result["test_rows"], result["metrics"]) == (60, 0, {})
     assert "report" not in result
@@ -111,25 +133,24 @@ def test_test_rows_are_kept_from_training_and_from_the_choice(table, calls, grou
     drop = [] if group else ["patient"]
     result, _ = fit(table, method="auto", seed=3, group=group, drop=drop)
     frame = pd.read_csv(table)
-    groups = frame["patient"] if group else None
-    train, _ = split_rows(Rows(frame[["a"]], frame["y"].to_numpy(), groups), 0.2, seed=3)
+    train, _ = hold_out_rows(observe(frame, group), 0.2, seed=3)
     for X, y, options in calls.values():
-        assert_array_equal(X["a"], train.X["a"])
+        assert_array_equal(X.columns["a"], train.X.columns["a"])
         assert_array_equal(y, train.y)
         assert (options["groups"] is None) if group is None else (list(options["groups"]) == list(train.groups))
     assert calls["choose"][2]["seed"] == 3
     assert result["rows"] == len(train)
 
 
-def test_groups_of_the_test_table_in_the_training_table_are_told(table):
+def test_groups_of_the_test_table_in_the_training_table_are_reported(table):
     frame = pd.read_csv(table)
     frame[frame["patient"].isin(["p0", "p1"])].to_csv(table.parent / "test.csv", index=False)
-    with pytest.warns(SharedGroupsWarning, match="2 of 2 groups of the test table are in the training table too"):
+    with pytest.warns(SharedGroupsWarning, match="2 of 2 groups of the test table are also in the training table"):
         fit(table, test=str(table.parent / "test.csv"), group="patient")
 
 
 def test_two_groups_are_enough(table):
-    """One to train and one to judge; a single one is refused."""
+    """One to train and one to test; a single one is refused."""
     frame = pd.read_csv(table)
     frame.assign(patient=np.where(frame.index < 40, "p", "q")).to_csv(table, index=False)
     result, _ = fit(table, group="patient")
@@ -137,3 +158,25 @@ def test_two_groups_are_enough(table):
     frame.assign(patient="p").to_csv(table, index=False)
     with pytest.raises(ValueError, match="group must have at least 2 different labels, got group='p'"):
         fit(table, group="patient")
+
+
+def test_the_command_names_the_method_that_was_chosen(table, calls):
+    """So that the report is reproduced without the cross-validation."""
+    result, _ = fit(table, method="auto", drop=["patient"], test_size=0.5)
+    (command,) = result["report"]["reproduce"]
+    assert command == (
+        "hetcal fit train.csv --target y --out model.hetcal --method hnn --test-size 0.5 --drop patient "
+        "--set max_epochs=3 --set width=8 --set depth=1"
+    )
+
+
+def test_labels_that_look_like_numbers_stay_labels(table):
+    """From the file to the model: in training, in the test table and in the report."""
+    frame = pd.read_csv(table)
+    frame["patient"] = [str(7000 + i % 3) for i in range(60)]
+    frame.to_csv(table, index=False)
+    frame[frame["patient"] == "7001"].to_csv(table.parent / "test.csv", index=False)
+    result, model = fit(table, text=["patient"], test=str(table.parent / "test.csv"))
+    assert model.encoder_.kinds == {"a": "numbers", "patient": "text"}
+    assert model.encoder_.vocabularies["patient"].labels == ["7000", "7001", "7002"]
+    assert result["test_rows"] == 20

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hetcal.cli.settings import check_options, parse_settings
+from hetcal.cli.settings import check_estimator_settings, parse_settings
 
 
 def test_values_have_types():
@@ -26,8 +26,8 @@ def test_values_have_types():
         ("network=os.system", r"--set must be one of"),
         ("random_state=1", r"--set must be one of"),
         ("estimator=mc_dropout", r"--set must be one of"),  # the method says which
-        ("width", r"--set must be name=value, got --set='width'; write for example"),
-        ("", r"--set must be name=value"),
+        ("width", r"--set must have the form name=value, got --set='width'; write for example"),
+        ("", r"--set must have the form name=value"),
     ],
 )
 def test_what_is_no_setting_is_said(pair, message):
@@ -36,8 +36,8 @@ def test_what_is_no_setting_is_said(pair, message):
 
 
 def test_options_must_be_known_to_every_method():
-    """Otherwise a comparison would fail for some, and "choose" the one that is left."""
+    """Without this check a comparison would fail for some, and "choose" the only one that works."""
     settings = parse_settings(["members=4"])
-    check_options(settings, ["ensemble_hc", "deep_ensemble"])
-    with pytest.raises(ValueError, match=r"--set must be a setting of all methods .*'members'; hnn has none"):
-        check_options(settings, ["ensemble_hc", "hnn"])
+    check_estimator_settings(settings, ["ensemble_hc", "deep_ensemble"])
+    with pytest.raises(ValueError, match=r"--set must be a setting of every method .*'members'; hnn does not have it"):
+        check_estimator_settings(settings, ["ensemble_hc", "hnn"])

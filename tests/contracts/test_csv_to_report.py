@@ -1,4 +1,4 @@
-"""From a CSV to a decision, as a person without Python goes: the real command, in processes of its own."""
+"""From a CSV to a decision, as a person without Python does it: the real command, in processes of its own."""
 
 import csv
 import json
@@ -18,7 +18,7 @@ def run(tmp_path):
     """`hetcal ...` in a process and a folder of its own; fails the test unless it ends with `code`."""
 
     def call(*arguments, code=0, text=None):
-        command = [sys.executable, "-m", "hetcal.cli.app", *map(str, arguments)]
+        command = [sys.executable, "-m", "hetcal.cli", *map(str, arguments)]
         ended = subprocess.run(command, cwd=tmp_path, input=text, capture_output=True, text=True, timeout=300)
         assert ended.returncode == code, ended.stderr
         assert "Traceback" not in ended.stderr
@@ -50,8 +50,8 @@ def test_red_wine(run, raw_file, tmp_path):
     source = raw_file("winequality-red.csv")
     done = run("fit", source, "--target", "quality", "--out", "wine.hetcal", *QUICK, "--report", "fit.html")
     assert "wine.hetcal: hnn for quality, trained on 1279 rows" in done.stdout
-    assert "90 % intervals covered" in done.stdout
-    assert "90 % intervals covered" in (tmp_path / "fit.html").read_text()
+    assert "90 % intervals cover" in done.stdout
+    assert "90 % intervals cover" in (tmp_path / "fit.html").read_text()
 
     levels = ("--level", "0.9", "--level", "0.5", "--quantiles", "0.05,0.5")
     run("predict", "wine.hetcal", source, "--out", "predictions.csv", *levels, "--keep", "quality", "--keep", "alcohol")
@@ -89,7 +89,7 @@ def test_mixed_table_with_missing_values(run, tmp_path):
     new.loc[3:4, "town"] = "Delft"
     new.loc[5, "id"] = "=HYPERLINK(1)"
     done = run("predict", "flats.hetcal", "-", "--out", "-", "--keep", "id", text=new.to_csv(index=False))
-    assert "column 'town' holds labels that training has not seen in 2 of 50 rows" in done.stderr
+    assert "column 'town' holds labels that were not seen in training in 2 of 50 rows" in done.stderr
     rows = list(csv.DictReader(done.stdout.splitlines()))
     assert [row["id"] for row in rows] == [*new["id"][:5], "'=HYPERLINK(1)", *new["id"][6:]]
     assert all(float(row["lower_90"]) < float(row["mean"]) < float(row["upper_90"]) for row in rows)

@@ -112,7 +112,7 @@ REFUSED = {
     "blank lines only": ("\n\n\n", ["train.csv"]),
     "a header only": ("a,b,y\n", ["train.csv", "row"]),
     "one row": ("a,b,y\n1,2,3\n", ["row"]),
-    "one column": ("y\n1\n2\n3\n4\n5\n6\n", ["at least one column beside the target"]),
+    "one column": ("y\n1\n2\n3\n4\n5\n6\n", ["at least one column besides the target"]),
     "no such target": (text().replace("y\n", "z\n", 1), ["target must be one of", "got target='y'"]),
     "a target of text": (text(y=TOWN), ["target 'y' must hold numbers", "row"]),
     "a target of dates": (text(y=pd.date_range("2024-01-01", periods=N).astype(str)), ["target 'y'", "dates"]),
@@ -142,7 +142,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_unusable_tables_are_refused_in_one_line(case, fit, tmp_path):
-    """And an older model is left as it was, with nothing beside it."""
+    """An existing model is unchanged, and no other file appears."""
     content, words = REFUSED[case]
     (tmp_path / "model.hetcal").write_bytes(b"the old one")
     check_refused(fit(content, "--force"), *words)
@@ -151,9 +151,9 @@ def test_unusable_tables_are_refused_in_one_line(case, fit, tmp_path):
 
 
 OPTIONS = {
-    "an unknown method": (["--method", "dropout_hc"], ["did you mean 'dropout_hc'?"]),
+    "an unknown method": (["--method", "dropout-hc"], ["did you mean 'dropout_hc'?"]),
     "an unknown setting": (["--set", "learning_rat=1"], ["did you mean 'learning_rate'?"]),
-    "a setting without value": (["--set", "width"], ["name=value"]),
+    "a setting without value": (["--set", "width"], ["must have the form name=value"]),
     "a setting out of range": (["--set", "width=0"], ["width must be at least 1"]),
     "a setting of text": (["--set", "width=wide"], ["width must be a whole number"]),
     "a network to import": (["--set", "network=os.system"], ["--set must be one of"]),
@@ -164,7 +164,7 @@ OPTIONS = {
     "everything dropped": (["--drop", "a", "--drop", "b", "--drop", "town"], ["at least one column"]),
     "test rows of 150 %": (["--test-size", "1.5"], ["test_size must be"]),
     "a negative test size": (["--test-size", "-1"], ["test_size must be at least 0"]),
-    "a report without test rows": (["--test-size", "0", "--report", "r.html"], ["a report needs rows to judge on"]),
+    "a report without test rows": (["--test-size", "0", "--report", "r.html"], ["a report needs test rows"]),
     "no such test file": (["--test", "none.csv"], ["none.csv"]),
     "an unknown encoding": (["--encoding", "utf-99"], ["utf-99"]),
     "an unknown decimal mark": (["--decimal", "x"], ["decimal"]),
@@ -172,7 +172,7 @@ OPTIONS = {
     "a network beyond all memory": (["--set", "width=100000000000"], ["hetcal: "]),
     "a number of 24 digits": (["--set", "max_epochs=" + "9" * 24], ["hetcal: "]),
     "a million members": (["--method", "ensemble_hc", "--set", "members=1000000"], ["members must be"]),
-    "a setting of another method": (["--method", "auto", "--set", "members=4"], ["name the methods that have it"]),
+    "a setting of another method": (["--method", "auto", "--set", "members=4"], ["name only methods that have it"]),
     "the model over the table": (["--out", "train.csv", "--force"], ["--out must end in .hetcal"]),
     "the report over the table": (["--report", "train.csv", "--force"], ["--report must end in .html"]),
     "a name of 250 letters": (["--report", "r" * 245 + ".html"], ["too long"]),
@@ -227,7 +227,7 @@ FILES = ("train.csv", "other.csv")
 
 
 def test_predictions_are_replaced_only_by_force(hetcal, model, tmp_path):
-    """In every format; nothing is left beside the file."""
+    """In every format, and no temporary file remains."""
     for name, start in (
         ("p.csv", b"mean,"),
         ("p.parquet", b"PAR1"),
@@ -254,13 +254,13 @@ def test_other_wrong_words_of_predict(hetcal, model, tmp_path):
     check_refused(hetcal("predict", model, model, "--out", "-"), "model.hetcal")
     check_refused(hetcal("info", "train.csv"), "train.csv must be a hetcal model file")
     check_refused(hetcal("export", model, "--onnx", "m.onnx"), "town")
-    check_refused(hetcal("evaluate", model), "give the table to judge it on")
+    check_refused(hetcal("evaluate", model), "name the table to evaluate it on after it")
     check_refused(hetcal("evaluate", "train.csv"), "--target")
     check_refused(hetcal(*predict, "--out", "-", "--level", "90%"), "level must be numbers", "90%")
     check_refused(hetcal("evaluate", model, "train.csv", "--mean", "m"), "for a table of predictions")
     check_refused(hetcal(*predict, "--out", "train.csv", "--force"), "train.csv is named twice")
     check_refused(
-        hetcal("compare", "train.csv", "--target", "y", "--methods", "dropout_hc"), "did you mean 'dropout_hc'?"
+        hetcal("compare", "train.csv", "--target", "y", "--methods", "dropout-hc"), "did you mean 'dropout_hc'?"
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.hetcal", "train.csv"]
 
@@ -282,7 +282,7 @@ def test_anyones_predictions_must_make_sense(hetcal, tmp_path):
 def test_a_full_disk_is_one_line(model, tmp_path):
     """Standard output that cannot be written; files on a full disk are tested with the writer."""
     with open("/dev/full", "wb") as full:
-        command = [sys.executable, "-m", "hetcal.cli.app", "predict", model, "train.csv", "--out", "-"]
+        command = [sys.executable, "-m", "hetcal.cli", "predict", model, "train.csv", "--out", "-"]
         ended = subprocess.run(command, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
     assert ended.returncode == 2
     assert "No space left on device" in ended.stderr

@@ -128,7 +128,7 @@ def test_no_error_and_no_request(browser, name):
 def test_verdict_is_there(browser, pages):
     """The sentence and its mark are on the first screen, as text."""
     show(browser, "good")
-    assert text_of(browser, "#verdict .sentence") == pages["good"]["verdict"]["text"]
+    assert text_of(browser, "#verdict .sentence").replace("\N{NO-BREAK SPACE}", " ") == pages["good"]["verdict"]["text"]
     assert text_of(browser, "#verdict .mark") == "Reliable"
     top = browser.execute_script("return document.querySelector('#verdict').getBoundingClientRect().bottom")
     assert 0 < top < 800

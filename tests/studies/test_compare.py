@@ -82,11 +82,11 @@ def test_method_names():
     assert method_names("all") == INFORMATIVE
     assert set(METHODS) - set(INFORMATIVE) == {"constant_sigma", "random_sigma"}
     assert method_names("paper") == PAPER
-    assert set(method_names("hc")) == {name for name in METHODS if name.endswith("-hc")}
+    assert set(method_names("hc")) == {name for name in METHODS if name.endswith("_hc")}
     assert method_names(" hnn , paper") == ("hnn", "mc_dropout", "dropout_hc", "quantile_hc")
     assert method_names(["random_sigma", "hnn", "hnn"]) == ("random_sigma", "hnn")
     with pytest.raises(
-        ValueError, match=r"^methods must be one of .* got methods='emsemble-hc'; did you mean 'ensemble-"
+        ValueError, match=r"^methods must be one of .* got methods='emsemble-hc'; did you mean 'ensemble_"
     ):
         method_names("hnn,emsemble-hc")
     with pytest.raises(

@@ -28,7 +28,7 @@ def start(tmp_path):
 
     def start_run(text, folder, *options):
         (tmp_path / "study.toml").write_text(text)
-        arguments = ["-m", "hetcal.cli.app", "bench", "run", tmp_path / "study.toml", "--out", folder, *options]
+        arguments = ["-m", "hetcal.cli", "bench", "run", tmp_path / "study.toml", "--out", folder, *options]
         with (tmp_path / "stderr").open("w") as stderr:
             process = subprocess.Popen([sys.executable, *arguments], stderr=stderr, start_new_session=True)
         started.append(process)
@@ -227,7 +227,7 @@ def test_ctrl_c(tmp_path, start):
     wait_until(lambda: not members(process.pid))
     said = (tmp_path / "stderr").read_text().replace("\r", "\n").strip().split("\n")
     said = [line for line in said if line and not re.search(r"\d of 4 cells", line)]
-    assert said == ["hetcal: stopped; what is finished is kept"]
+    assert said == ["hetcal: stopped; finished cells are kept"]
     assert fingerprint(folder) == before
     results = read_results(folder)
     assert (len(results.done), results.failed, results.damaged) == (2, {}, [])

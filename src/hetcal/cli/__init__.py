@@ -1,1 +1,1 @@
-"""The `hetcal` command: arguments to one call, files in and out, and words for a terminal."""
+"""The `hetcal` command: options, files in and out, and results in words for a terminal."""

@@ -1,33 +1,98 @@
-"""What the commands of `hetcal` share: lists in one word, and whether files may be written."""
+"""From a dataclass of options to the arguments of a command, and the checks that come before any work."""
 
+import dataclasses
+import inspect
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Any, get_type_hints
 
 import typer
+from typer.models import ArgumentInfo
 
-Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
+from hetcal.cli.options import Reads, Writes
 
 
-def words(text: str | None) -> list[str] | None:
+@dataclass(frozen=True)
+class Parameter:
+    """One field of an options dataclass, as the command line sees it."""
+
+    name: str
+    annotation: Any
+    default: Any  # inspect.Parameter.empty if it is required
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def is_positional(self) -> bool:
+        return any(isinstance(note, ArgumentInfo) for note in self.annotation.__metadata__)
+
+    @property
+    def file(self) -> Reads | Writes | None:
+        return next((note for note in self.annotation.__metadata__ if isinstance(note, Reads | Writes)), None)
+
+
+def parameters_of(options_type: Any) -> list[Parameter]:
+    """The fields in the order of the help: those of the class first, then those of its bases."""
+    hints = get_type_hints(options_type, include_extras=True)
+    fields = {field.name: field for field in dataclasses.fields(options_type)}
+    names = [name for base in options_type.__mro__ for name in inspect.get_annotations(base) if name in fields]
+    return [Parameter(name, hints[name], default_of(fields[name])) for name in names]
+
+
+def default_of(field: "dataclasses.Field[Any]") -> Any:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return inspect.Parameter.empty if field.default is dataclasses.MISSING else field.default
+
+
+def signature_of(options_type: Any) -> inspect.Signature:
+    """The signature from which typer builds the command."""
+    kind = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        inspect.Parameter(parameter.name, kind, default=parameter.default, annotation=parameter.annotation)
+        for parameter in parameters_of(options_type)
+    ]
+    return inspect.Signature(parameters)
+
+
+def split_words(text: str | None) -> list[str] | None:
+    """The words of a list with commas; None for an option that was not given."""
     return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
 
 
-def check_ending(option: str, path: Path | None, ending: str) -> None:
-    """So that no table is overwritten by a model, and every file opens with what it is for."""
-    if path is not None and path.suffix.lower() != ending:
+def check_files(options: Any) -> None:
+    """Check before any work is done that the files may be written, and ask where somebody can answer."""
+    read, written = [], []
+    for parameter in parameters_of(type(options)):
+        value = getattr(options, parameter.name)
+        if parameter.file is None or value is None or str(value) == "-":
+            continue
+        if isinstance(parameter.file, Writes):
+            check_ending(parameter.flag, Path(value), parameter.file.ending)
+            written.append(Path(value))
+        else:
+            read.append(Path(value))
+    if written:
+        check_writable(written, read, options.force)
+
+
+def check_ending(flag: str, path: Path, ending: str | None) -> None:
+    """A fixed ending prevents a model from overwriting a table, and opens a file in the right program."""
+    if ending is not None and path.suffix.lower() != ending:
         from hetcal._checks import must
 
-        raise must(option, f"end in {ending}", str(path), f"write {path.with_suffix(ending)}")
+        raise must(flag, f"end in {ending}", str(path), f"write {path.with_suffix(ending)}")
 
 
-def may_write(outputs: Sequence[Path | None], inputs: Sequence[str | Path | None], force: bool) -> None:
-    """Before any work is done: whether the files may be written, asking where somebody can answer."""
+def check_writable(outputs: Iterable[Path], inputs: Iterable[Path], force: bool) -> None:
     from hetcal._files import check_may_write
 
-    taken = {Path(name).resolve() for name in inputs if name is not None and str(name) != "-"}
-    for path in filter(None, outputs):
+    taken = {path.resolve() for path in inputs}
+    for path in outputs:
         if path.resolve() in taken:
             raise ValueError(f"{path} is named twice, to be read or written; give every file a name of its own")
         taken.add(path.resolve())

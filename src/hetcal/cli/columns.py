@@ -1,88 +1,92 @@
-"""Which column of a table is the target, which tells groups, which are left out, and which are features."""
+"""Which column of a table is the target, which one holds groups, and which ones are features."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hetcal._checks import check_choice, must
+from hetcal._checks import Floats, check_choice, must
+from hetcal.cli.tables import NumberedTable
+from hetcal.tabular.columns import Table
 
-if TYPE_CHECKING:
-    from pandas import DataFrame, Series
-
-MOST_NAMED = 5
+MOST_ROWS_NAMED = 5
 
 
-@dataclass
-class Rows:
+@dataclass(frozen=True)
+class Observations:
     """Features, target and groups of the same rows."""
 
-    X: "DataFrame"
-    y: NDArray[np.float64]
-    groups: "Series | None" = None
+    X: Table
+    y: Floats
+    groups: Any = None  # (n,) labels
 
     def __len__(self) -> int:
         return len(self.y)
 
-    def take(self, rows: NDArray[np.intp]) -> "Rows":
-        groups = None if self.groups is None else self.groups.iloc[rows]
-        return Rows(self.X.iloc[rows], self.y[rows], groups)
+    @property
+    def n_groups(self) -> int:
+        return 0 if self.groups is None else len(np.unique(self.groups))
+
+    def take(self, rows: NDArray[np.intp]) -> "Observations":
+        return Observations(self.X.take(rows), self.y[rows], None if self.groups is None else self.groups[rows])
 
 
-def split_columns(frame: "DataFrame", target: str, group: str | None = None, others: Sequence[str] = ()) -> Rows:
-    """Features, target and groups; a name that is no column is refused with the nearest one."""
-    check_choice("target", target, frame.columns)
+def split_columns(
+    data: NumberedTable, target: str, group: str | None = None, others: Collection[str] = ()
+) -> Observations:
+    """Separate features, target and groups; a name that is not a column is refused with the nearest one."""
+    columns = data.table.columns
+    check_choice("target", target, columns)
     if group is not None:
-        check_choice("group", group, frame.columns)
-    features = frame[[name for name in frame.columns if name not in {target, group, *others}]]
-    groups = None if group is None else check_groups(frame[group])
-    return Rows(features, check_numbers("target", frame[target]), groups)
+        check_choice("group", group, columns)
+    features = {name: values for name, values in columns.items() if name not in {target, group, *others}}
+    groups = None if group is None else check_group_labels(data, group)
+    return Observations(Table(features), check_numbers(data, "target", target), groups)
 
 
 def check_dropped(target: str, group: str | None, drop: Sequence[str]) -> None:
-    """Before the file is read without them."""
+    """Check before the file is read without these columns."""
     if target in drop or target == group:
-        raise must("target", "be another column than those of --drop and --group", target, "name it once")
+        raise must("target", "differ from the columns of --drop and --group", target, "name it once")
 
 
-def check_features(rows: Rows) -> Rows:
-    if rows.X.shape[1] == 0:
-        raise must("the table", "have at least one column beside the target", "none", "a model needs features")
-    return rows
+def check_features(observations: Observations) -> Observations:
+    if not observations.X.columns:
+        raise must("the table", "have at least one column besides the target", "none", "a model needs features")
+    return observations
 
 
-def check_numbers(role: str, column: "Series", positive: bool = False) -> NDArray[np.float64]:
-    """A column that must be numbers, all of them present; rows where it is not are named."""
-    name = f"{role} {column.name!r}"
-    if column.dtype.kind not in "fiub":
-        present = column.notna().to_numpy()
-        kind = "dates" if column.dtype.kind == "M" else "text"
-        first = column[present].iloc[0] if present.any() else None
-        rows = name_rows(column, present)
-        raise must(name, "hold numbers", first, f"it is a column of {kind} ({rows}); choose another or make it numbers")
-    values: NDArray[np.float64] = column.to_numpy(dtype=np.float64)
-    missing = np.isnan(values)
+def check_numbers(data: NumberedTable, role: str, column: str, positive: bool = False) -> Floats:
+    """A column that must hold numbers in every row; the rows where it does not are named."""
+    name, values, missing = f"{role} {column!r}", data.table.columns[column], data.table.missing(column)
+    kind = data.table.kind(column)
+    if kind != "numbers":
+        first = None if missing.all() else str(values[~missing][0])
+        advice = f"it is a column of {kind} ({name_rows(data, ~missing)}); choose another column or convert it"
+        raise must(name, "hold numbers", first, advice)
     if missing.any():
-        raise must(name, "have a value in every row", "missing", f"see {name_rows(column, missing)}; remove these rows")
+        advice = f"see {name_rows(data, missing)}; remove these rows"
+        raise must(name, "have a value in every row", "missing", advice)
     if positive and not (values > 0).all():
         wrong = values <= 0
-        raise must(name, "be greater than 0", float(values[wrong][0]), f"see {name_rows(column, wrong)}")
+        raise must(name, "be greater than 0", float(values[wrong][0]), f"see {name_rows(data, wrong)}")
     return values
 
 
-def check_groups(column: "Series") -> "Series":
-    missing = column.isna().to_numpy()
+def check_group_labels(data: NumberedTable, column: str) -> NDArray[Any]:
+    """A column of groups, which must have a value in every row."""
+    missing = data.table.missing(column)
     if missing.any():
-        advice = f"see {name_rows(column, missing)}; label or remove these rows"
-        raise must(f"group {column.name!r}", "have a label in every row", "missing", advice)
-    return column
+        advice = f"see {name_rows(data, missing)}; label or remove these rows"
+        raise must(f"group {column!r}", "have a label in every row", "missing", advice)
+    return data.table.columns[column]
 
 
-def name_rows(column: "Series", which: NDArray[Any]) -> str:
-    """Rows as the file has them: "rows 3, 8 and 12 more"."""
-    numbers = [str(number) for number in column.index[which]]
-    shown = ", ".join(numbers[:MOST_NAMED])
-    more = f" and {len(numbers) - MOST_NAMED} more" if len(numbers) > MOST_NAMED else ""
+def name_rows(data: NumberedTable, which: NDArray[np.bool_]) -> str:
+    """Rows as the file numbers them: "rows 3, 8 and 12 more"."""
+    numbers = [str(number) for number in data.rows[which]]
+    shown = ", ".join(numbers[:MOST_ROWS_NAMED])
+    more = f" and {len(numbers) - MOST_ROWS_NAMED} more" if len(numbers) > MOST_ROWS_NAMED else ""
     return f"row{'s' if len(numbers) > 1 else ''} {shown}{more}"

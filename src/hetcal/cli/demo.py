@@ -1,6 +1,5 @@
-"""The demo: the paper's four methods on two data sets, one table, a folder of pictures. `python -m hetcal.cli.demo`."""
+"""`hetcal demo`: the paper's four methods on two data sets, a table of metrics and a folder of figures."""
 
-import argparse
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -11,53 +10,43 @@ from sklearn.datasets import load_diabetes
 from sklearn.model_selection import train_test_split
 from tqdm.auto import tqdm
 
+from hetcal.cli.options import DemoOptions
 from hetcal.datasets import heteroscedastic
 from hetcal.methods import METHODS, PAPER, make
 from hetcal.metrics import evaluate
+from hetcal.metrics.wording import fixed
+from hetcal.studies.statistics import FIGURES
 
-SEED = 0
-COLUMNS = {
-    "RMSE": "rmse",
-    "CE": "ce",
-    "CE floor": "ce_noise_floor",
-    "CRPS": "crps",
-    "NLL": "nll",
-    "cover 90%": "coverage_90",
-    "width 90%": "interval_width_90",
-    "seconds": "seconds",
-    "sigma corr.": "std_correlation",
-}
+DEMO_SEED = 0
+SHOWN = ("rmse", "ce", "ce_noise_floor", "crps", "nll", "coverage_90", "interval_width_90", "seconds")
+CORRELATION = "std_correlation"
+HEADINGS = {**{name: FIGURES[name].heading for name in SHOWN}, CORRELATION: "sigma corr."}
 Arrays = dict[str, NDArray[np.float64]]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="hetcal.cli.demo", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("demo-output"), help="folder for the pictures")
-    show(parser.parse_args().out)
-
-
-def show(folder: Path) -> None:
-    """Fit, print the table, and draw into the folder."""
+def run_demo(options: DemoOptions) -> None:
+    """Fit the methods, print the table and draw the figures."""
+    folder = options.out
     folder.mkdir(parents=True, exist_ok=True)
     data = {"diabetes": diabetes(), "synthetic": synthetic()}
     jobs = [(name, method) for name in data for method in PAPER]
     results: dict[tuple[str, str], dict[str, Any]] = {}
     for name, method in (bar := tqdm(jobs, unit="fit", leave=False)):
         bar.set_description(f"{METHODS[method].title} on {name}")
-        results[name, method] = fit_and_judge(data[name], method)
+        results[name, method] = fit_and_evaluate(data[name], method)
 
     for name, arrays in data.items():
-        print(f"\n{TITLES[name]}: {len(arrays['y_train'])} rows to train, {len(arrays['y'])} to judge\n")
+        print(f"\n{DATA_TITLES[name]}: {len(arrays['y_train'])} training rows, {len(arrays['y'])} test rows\n")
         print(table([(METHODS[method].title, results[name, method]) for method in PAPER]))
         for method in PAPER:
             print(f"  {METHODS[method].title:<12} {results[name, method]['verdict']}")
-    print("\nCE: calibration error, to be read beside its floor, the CE of a perfect model on as many rows.")
-    print("sigma corr.: correlation of predicted and true standard deviation, where the truth is known.")
+    print("\nCE: calibration error; compare it with its floor, the CE of a perfect model on as many rows.")
+    print("sigma corr.: correlation of the predicted and the true standard deviation, where it is known.")
     draw(data, results, folder)
-    print(f"\nPictures are in {folder}/: " + ", ".join(sorted(path.name for path in folder.glob("*.png"))))
+    print(f"\nFigures are in {folder}/: " + ", ".join(sorted(path.name for path in folder.glob("*.png"))))
 
 
-TITLES = {
+DATA_TITLES = {
     "diabetes": "Diabetes progression (scikit-learn)",
     "synthetic": "Synthetic, noise grows twentyfold with x",
 }
@@ -65,45 +54,39 @@ TITLES = {
 
 def diabetes() -> Arrays:
     X, y = load_diabetes(return_X_y=True)
-    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.25, random_state=SEED)
+    X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.35, random_state=DEMO_SEED)
     return {"X_train": X_train, "y_train": y_train, "X": X_test, "y": y_test}
 
 
 def synthetic() -> Arrays:
-    train, test = heteroscedastic(800, seed=SEED), heteroscedastic(1000, seed=SEED + 1)
+    train, test = heteroscedastic(800, seed=DEMO_SEED), heteroscedastic(1000, seed=DEMO_SEED + 1)
     return {"X_train": train.X, "y_train": train.y, "X": test.X, "y": test.y, "true_std": test.std}
 
 
-def fit_and_judge(arrays: Arrays, method: str) -> dict[str, Any]:
-    """Everything the table and the pictures need of one method on one data set."""
+def fit_and_evaluate(arrays: Arrays, method: str) -> dict[str, Any]:
+    """The metrics, predictions and history of one method on one data set."""
     start = perf_counter()
-    model = make(method, random_state=SEED).fit(arrays["X_train"], arrays["y_train"])
+    model = make(method, random_state=DEMO_SEED).fit(arrays["X_train"], arrays["y_train"])
     mean, std = model.predict(arrays["X"], return_std=True)
     result: dict[str, Any] = {**evaluate(arrays["y"], mean, std), "seconds": perf_counter() - start}
     if "true_std" in arrays:
-        result["std_correlation"] = np.corrcoef(std, arrays["true_std"])[0, 1]
+        result[CORRELATION] = np.corrcoef(std, arrays["true_std"])[0, 1]
     return {**result, "mean": mean, "std": std, "history": model.history_}
 
 
 def table(rows: list[tuple[str, dict[str, Any]]]) -> str:
-    """An aligned table; columns that no row has a value for are left out."""
-    columns = [title for title, key in COLUMNS.items() if any(key in result for _, result in rows)]
-    lines = ["  ".join(["method      ", *(f"{title:>11}" for title in columns)])]
-    for name, result in rows:
-        cells = [format_number(result.get(COLUMNS[title])) for title in columns]
-        lines.append("  ".join([f"{name:<12}", *(f"{cell:>11}" for cell in cells)]))
+    """An aligned table; columns without any value are omitted."""
+    names = [name for name in HEADINGS if any(name in result for _, result in rows)]
+    lines = ["  ".join(["method      ", *(f"{HEADINGS[name]:>11}" for name in names)])]
+    for title, result in rows:
+        cells = [fixed(result[name]) if name in result else "" for name in names]
+        lines.append("  ".join([f"{title:<12}", *(f"{cell:>11}" for cell in cells)]))
     rule = "-" * len(lines[0])
     return "\n".join([lines[0], rule, *lines[1:], rule])
 
 
-def format_number(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:.1f}" if abs(value) >= 10 else f"{value:.3f}"
-
-
 def draw(data: dict[str, Arrays], results: dict[tuple[str, str], dict[str, Any]], folder: Path) -> None:
-    """One picture per question, drawn without a screen."""
+    """Draw one figure per question, without a display."""
     from matplotlib.figure import Figure
 
     from hetcal import plots
@@ -114,7 +97,7 @@ def draw(data: dict[str, Arrays], results: dict[tuple[str, str], dict[str, Any]]
         for method in PAPER:
             result = results[name, method]
             plots.plot_calibration(arrays["y"], result["mean"], result["std"], label=METHODS[method].title, ax=ax)
-        ax.set_title(TITLES[name])
+        ax.set_title(DATA_TITLES[name])
         figure.savefig(folder / f"{name}-calibration.png", dpi=150)
 
         result = results[name, "dropout_hc"]
@@ -126,17 +109,17 @@ def draw(data: dict[str, Arrays], results: dict[tuple[str, str], dict[str, Any]]
         for method in ("mc_dropout", "dropout_hc"):
             plots.plot_std_distribution(results[name, method]["std"], label=METHODS[method].title, ax=axes[1, 0])
         plots.plot_history(result["history"], ax=axes[1, 1])
-        figure.suptitle(f"Dropout-HC: {TITLES[name]}")
+        figure.suptitle(f"Dropout-HC: {DATA_TITLES[name]}")
         figure.savefig(folder / f"{name}-dropout-hc.png", dpi=150)
 
     draw_before_and_after(folder / "before-and-after.png")
 
 
 def draw_before_and_after(path: Path) -> None:
-    """The same estimator before and after calibration, along one input: the picture of the README."""
+    """Draw the same estimator before and after calibration, along one input: the figure of the README."""
     from matplotlib.figure import Figure
 
-    train = heteroscedastic(1200, seed=SEED)
+    train = heteroscedastic(1200, seed=DEMO_SEED)
     x = np.linspace(-1, 1, 200)
     line = np.column_stack([x, np.zeros_like(x)])
     true_mean, true_std = 2 * np.sin(2 * x), 0.05 + 0.475 * (x + 1)
@@ -146,9 +129,9 @@ def draw_before_and_after(path: Path) -> None:
         "mc_dropout": "MC Dropout: trained on squared error",
         "dropout_hc": "Dropout-HC: its sigma in the likelihood",
     }
-    test = heteroscedastic(1000, seed=SEED + 1)
+    test = heteroscedastic(1000, seed=DEMO_SEED + 1)
     for ax, (method, title) in zip(axes, titles.items(), strict=True):
-        model = make(method, random_state=SEED).fit(train.X, train.y)
+        model = make(method, random_state=DEMO_SEED).fit(train.X, train.y)
         lower, upper = model.predict_interval(line, level=0.9).T
         mean, std = model.predict(test.X, return_std=True)
         judged = evaluate(test.y, mean, std)
@@ -170,7 +153,3 @@ def draw_before_and_after(path: Path) -> None:
     axes[0].set_ylabel("y")
     axes[1].legend(loc="lower right", fontsize="small")
     figure.savefig(path, dpi=150)
-
-
-if __name__ == "__main__":
-    main()

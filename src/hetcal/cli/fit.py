@@ -1,169 +1,168 @@
-"""`hetcal fit`: from a table to a model file, judged on rows that it has not seen."""
+"""`hetcal fit`: from a table to a model file, evaluated on rows that the model has not seen.
+
+The steps, in order: read the table, hold out rows, choose a method, train, evaluate, save.
+"""
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
 
 from hetcal._checks import check_choice, check_number, must
-from hetcal.cli.columns import Rows, check_dropped, check_features, split_columns
-from hetcal.cli.evaluate import judge, written
+from hetcal.cli.columns import Observations, check_dropped, check_features, split_columns
+from hetcal.cli.judging import judge_model, write_report
+from hetcal.cli.options import FitOptions
 from hetcal.cli.progress import is_watched, steps
 from hetcal.cli.reproduce import command_line, shown_name
-from hetcal.cli.settings import check_options, parse_settings
-from hetcal.cli.tables import Format, read_frame
+from hetcal.cli.settings import check_estimator_settings, parse_settings
+from hetcal.cli.tables import read_file
 from hetcal.exceptions import SharedGroupsWarning
 from hetcal.methods import make
 from hetcal.regressor import HCRegressor
+from hetcal.splitting import split_rows
 from hetcal.studies.compare import AUTO, INFORMATIVE, choose
 
-KINDS = {"f": "numbers", "M": "dates"}
+Comparison = dict[str, Any]
+MINIMUM_ROWS_TO_SPLIT = 5
 
 
-def fit_file(
-    source: str,
-    out: Path,
-    *,
-    target: str,
-    method: str = "auto",
-    test_size: float = 0.2,
-    test: str | None = None,
-    drop: Sequence[str] = (),
-    group: str | None = None,
-    texts: Sequence[str] = (),
-    seed: int = 0,
-    settings: Sequence[str] = (),
-    jobs: int = 1,
-    report: Path | None = None,
-    format: Format = Format(),  # noqa: B008 (frozen)
-    quiet: bool = False,
-) -> dict[str, Any]:
-    """Train, judge on the test rows, save, and write the report if asked."""
-    check_choice("method", method, ["auto", *INFORMATIVE])
-    check_number("test_size", test_size, 0, 1, open_high=True)
-    check_number("seed", seed, 0, 2**32 - 1, integer=True)
-    chosen_settings = parse_settings(settings)
-    check_options(chosen_settings, AUTO if method == "auto" else [method])
-    check_dropped(target, group, drop)
-    frame = read_frame(source, format, texts=texts, drop=drop)
-    rows = check_features(split_columns(frame, target, group))
-    if test is None:
-        train_rows, test_rows = split_rows(rows, test_size, seed)
-    else:
-        kinds = {name: KINDS.get(frame[name].dtype.kind, "text") for name in frame}
-        train_rows, test_rows = rows, split_columns(read_frame(test, format, kinds=kinds), target, group)
-        warn_of_shared_groups(train_rows, test_rows)
-    if report is not None and test_rows is None:
-        raise must("test_size", "be greater than 0 for a report", test_size, "a report needs rows to judge on")
-
-    comparison = None
-    if method == "auto":
-        with steps(is_watched(quiet), "fit") as show:
-            method, comparison = choose(
-                train_rows.X,
-                train_rows.y,
-                seed=seed,
-                groups=train_rows.groups,
-                settings=chosen_settings,
-                jobs=jobs,
-                progress=show,
-            )
-    model = make(method, random_state=seed, progress=is_watched(quiet), **chosen_settings)
-    is_grouped = train_rows.groups is not None and train_rows.groups.nunique() > 1
-    model.fit(train_rows.X, train_rows.y, groups=train_rows.groups if is_grouped else None)
+def fit_file(options: FitOptions) -> dict[str, Any]:
+    """Train a model, evaluate it on the test rows, save it, and write the report if requested."""
+    settings = check_fit_options(options)
+    train, test = read_observations(options)
+    if options.report is not None and test is None:
+        raise must("test_size", "be greater than 0 for a report", options.test_size, "a report needs test rows")
+    method, comparison = choose_method(options, settings, train)
+    model = train_model(options, method, settings, train)
     content = None
-    if test_rows is not None:
-        reproduce = [
-            command_line(
-                "fit",
-                source,
-                target=target,
-                out=out,
-                method=method,
-                test_size=None if test else test_size,
-                test=test,
-                drop=drop,
-                group=group,
-                text=texts,
-                seed=seed,
-                set=settings,
-                **asdict(format),
-            )
-        ]
-        content = judge(
-            test_rows,
+    if test is not None:
+        content = judge_model(
+            test,
             model,
-            target=target,
-            group=group,
-            data=describe_data(source, train_rows, test_rows),
+            target=options.target,
+            group=options.group,
+            data=list_data(options, train, test),
             history=asdict(model.history_),
-            settings=describe_settings(method, model, comparison),
-            reproduce=reproduce,
+            settings=list_settings(method, model, comparison),
+            reproduce=[command_line(replace(options, method=method))],
         )
-    summary = {
-        "target": target,
-        "method": method,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "rows": len(train_rows),
-        "test_rows": 0 if test_rows is None else len(test_rows),
-        "dropped": list(drop),
-        "group": group,
-        "metrics": {} if content is None else {k: v for k, v in content["metrics"].items() if v is not None},
-    }
-    model.save(out, summary=summary)
-    result = {"command": "fit", "model": str(out), **summary, "recommendation": recommendation(comparison)}
-    return result if content is None else {**result, **written(content, report)}
+    summary = summarize_fit(options, method, train, test, content)
+    model.save(options.out, summary=summary)
+    result = {"command": options.command, "model": str(options.out), **summary, "recommendation": reason(comparison)}
+    return result if content is None else {**result, **write_report(content, options.report)}
 
 
-def split_rows(rows: Rows, test_size: float, seed: int) -> tuple[Rows, Rows | None]:
-    """Training and test rows; whole groups where there are groups."""
+def check_fit_options(options: FitOptions) -> dict[str, Any]:
+    """Check the options before the table is read; return the settings of `--set`."""
+    check_choice("method", options.method, ["auto", *INFORMATIVE])
+    check_number("test_size", options.test_size, 0, 1, open_high=True)
+    check_number("seed", options.seed, 0, 2**32 - 1, integer=True)
+    settings = parse_settings(options.set)
+    check_estimator_settings(settings, AUTO if options.method == "auto" else [options.method])
+    check_dropped(options.target, options.group, options.drop)
+    return settings
+
+
+def read_observations(options: FitOptions) -> tuple[Observations, Observations | None]:
+    """Training and test rows, of one table or of two."""
+    data = read_file(options.table, options.csv_format, texts=options.text, drop=options.drop)
+    train = check_features(split_columns(data, options.target, options.group))
+    if options.test is None:
+        return hold_out_rows(train, options.test_size, options.seed)
+    test_data = read_file(options.test, options.csv_format, kinds=data.table.kinds)
+    test = split_columns(test_data, options.target, options.group)
+    warn_of_shared_groups(train, test)
+    return train, test
+
+
+def hold_out_rows(observations: Observations, test_size: float, seed: int) -> tuple[Observations, Observations | None]:
+    """Training and test rows, both in the order of the file; whole groups if there are groups."""
     if test_size == 0:
-        return rows, None
-    if rows.groups is not None and rows.groups.nunique() < 2:
-        raise must("group", "have at least 2 different labels", rows.groups.iloc[0], "leave --group out")
-    if len(rows) < 5:
-        raise must("the table", "have at least 5 rows to be split", len(rows), "give more, or --test-size 0")
-    splitter = ShuffleSplit if rows.groups is None else GroupShuffleSplit
-    parts = splitter(1, test_size=test_size, random_state=seed).split(rows.X, groups=rows.groups)
-    train, test = next(iter(parts))
-    return rows.take(np.sort(train)), rows.take(np.sort(test))
+        return observations, None
+    n, groups = len(observations), None
+    if observations.groups is not None:
+        labels, groups = np.unique(observations.groups, return_inverse=True)
+        if len(labels) < 2:
+            raise must("group", "have at least 2 different labels", str(labels[0]), "omit --group")
+    if n < MINIMUM_ROWS_TO_SPLIT:
+        rule = f"have at least {MINIMUM_ROWS_TO_SPLIT} rows to be split"
+        raise must("the table", rule, n, "give more rows, or --test-size 0")
+    train, test = split_rows(n, test_size, seed, groups)
+    if not len(train):
+        raise must("test_size", f"leave at least one of {n} rows for training", test_size, "choose a smaller one")
+    return observations.take(np.sort(train)), observations.take(np.sort(test))
 
 
-def warn_of_shared_groups(train: Rows, test: Rows) -> None:
+def warn_of_shared_groups(train: Observations, test: Observations) -> None:
     """Rows of a group on both sides make a model look better than it is for new groups."""
     if train.groups is not None and test.groups is not None:
-        shared = set(train.groups) & set(test.groups)
+        shared = len(np.intersect1d(train.groups, test.groups))
         if shared:
-            message = f"{len(shared)} of {test.groups.nunique()} groups of the test table are in the training table too"
+            message = f"{shared} of {test.n_groups} groups of the test table are also in the training table"
             warnings.warn(message, SharedGroupsWarning, stacklevel=3)
 
 
-def describe_data(source: str, train: Rows, test: Rows) -> dict[str, Any]:
+def choose_method(options: FitOptions, settings: dict[str, Any], train: Observations) -> tuple[str, Comparison | None]:
+    """The requested method; with "auto" the best one by cross-validation, and the comparison."""
+    if options.method != "auto":
+        return options.method, None
+    with steps(is_watched(options.quiet), "fit") as show:
+        return choose(
+            train.X,
+            train.y,
+            seed=options.seed,
+            groups=train.groups,
+            settings=settings,
+            jobs=options.jobs,
+            progress=show,
+        )
+
+
+def train_model(options: FitOptions, method: str, settings: dict[str, Any], train: Observations) -> HCRegressor:
+    model: HCRegressor = make(method, random_state=options.seed, progress=is_watched(options.quiet), **settings)
+    return model.fit(train.X, train.y, groups=train.groups if train.n_groups > 1 else None)
+
+
+def summarize_fit(
+    options: FitOptions, method: str, train: Observations, test: Observations | None, content: dict[str, Any] | None
+) -> dict[str, Any]:
+    """What the model file says about the training."""
+    metrics = {} if content is None else content["metrics"]
     return {
-        "file": shown_name(source),
-        "rows to train": len(train),
-        "rows to judge": len(test),
-        "features": train.X.shape[1],
+        "target": options.target,
+        "method": method,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "rows": len(train),
+        "test_rows": 0 if test is None else len(test),
+        "dropped": list(options.drop),
+        "group": options.group,
+        "metrics": {name: value for name, value in metrics.items() if value is not None},
     }
 
 
-def describe_settings(method: str, model: HCRegressor, comparison: dict[str, Any] | None) -> dict[str, Any]:
-    """What differs from the defaults, and what "auto" chose."""
+def list_data(options: FitOptions, train: Observations, test: Observations) -> dict[str, Any]:
+    return {
+        "file": shown_name(options.table),
+        "training rows": len(train),
+        "test rows": len(test),
+        "features": len(train.X.columns),
+    }
+
+
+def list_settings(method: str, model: HCRegressor, comparison: Comparison | None) -> dict[str, Any]:
+    """The settings that differ from the defaults, and why "auto" chose the method."""
     defaults = HCRegressor().get_params()
     changed = {name: value for name, value in model.get_params().items() if value != defaults[name]}
     changed = {name: str(value) for name, value in changed.items() if name not in ("random_state", "progress")}
     settings = {"method": method, **changed, "seed": model.random_state}
     if model.target_transform_ is not None:
-        settings["transform of the target"] = model.target_transform_
+        settings["target transform"] = model.target_transform_
     if comparison is not None:
-        settings["why this method"] = comparison["recommendation"]["text"]
+        settings["why this method"] = reason(comparison)
     return settings
 
 
-def recommendation(comparison: dict[str, Any] | None) -> str | None:
+def reason(comparison: Comparison | None) -> str | None:
     return None if comparison is None else comparison["recommendation"]["text"]

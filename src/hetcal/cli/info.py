@@ -1,32 +1,32 @@
 """`hetcal info`: what a model file holds, without torch."""
 
-from pathlib import Path
 from typing import Any
 
+from hetcal.cli.options import InfoOptions
 from hetcal.model_files import archive
 from hetcal.model_files.schema import ClassifierModel, Model, NumericColumn
 
 
-def describe_file(path: Path) -> dict[str, Any]:
-    """What a model file says of itself. The whole file is checked."""
-    contents = archive.read(path)
+def describe_file(options: InfoOptions) -> dict[str, Any]:
+    """What a model file says about itself. The whole file is checked."""
+    contents = archive.read(options.model)
     model, summary = contents.model, contents.summary
     facts = {
         "target": summary.target,
         "method": summary.method,
         "trained on": None if summary.rows is None else f"{summary.rows} rows",
-        "judged on": f"{summary.test_rows} rows" if summary.test_rows else None,
+        "evaluated on": f"{summary.test_rows} rows" if summary.test_rows else None,
         "groups": summary.group,
-        "left out": ", ".join(summary.dropped or []) or None,
+        "omitted": ", ".join(summary.dropped or []) or None,
         "created": summary.created,
         "versions": ", ".join(f"{name} {version}" for name, version in summary.versions.model_dump().items()),
-        "own parts": ", ".join(sorted(model.settings.own)) or None,
+        "custom parts": ", ".join(sorted(model.settings.own)) or None,
         "size": f"{len(contents.weights) / 1e6:.2f} MB of weights in {len(contents.tensors)} tensors",
     }
     return {
-        "command": "info",
-        "file": str(path),
-        "title": title_of(model),
+        "command": options.command,
+        "file": str(options.model),
+        "title": model_title(model),
         "facts": {name: value for name, value in facts.items() if value is not None},
         "columns": [describe_column(column) for column in model.columns],
         "settings": {name: flat(value) for name, value in model.settings.model_dump().items() if value is not None},
@@ -34,9 +34,9 @@ def describe_file(path: Path) -> dict[str, Any]:
     }
 
 
-def title_of(model: Model) -> str:
+def model_title(model: Model) -> str:
     if isinstance(model, ClassifierModel):
-        return f"classifier of {len(model.classes.values)} classes"
+        return f"classifier for {len(model.classes.values)} classes"
     return "regressor" if model.n_targets == 1 else f"regressor for {model.n_targets} targets"
 
 

@@ -1,16 +1,17 @@
-"""`hetcal methods`: what there is to fit."""
+"""`hetcal methods`: the methods by which a model can be fitted."""
 
 from typing import Any
 
+from hetcal.cli.options import MethodsOptions
 from hetcal.methods import METHODS
 from hetcal.studies.compare import INFORMATIVE
 
 
-def describe_methods() -> dict[str, Any]:
-    """The rows of `METHODS` that a model can be fitted by."""
+def list_methods(options: MethodsOptions) -> dict[str, Any]:
+    """The rows of `METHODS` by which a model can be fitted."""
     rows = [
         {"name": name, "title": row.title, "estimator": row.estimator, "objective": row.objective}
         for name, row in METHODS.items()
         if name in INFORMATIVE
     ]
-    return {"command": "methods", "methods": rows}
+    return {"command": options.command, "methods": rows}

@@ -1,4 +1,4 @@
-"""Progress on the terminal, with the time left; silent where nobody watches."""
+"""Progress on the terminal, with the remaining time; nothing is drawn if standard error is not a terminal."""
 
 import sys
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ def is_watched(quiet: bool) -> bool:
 
 @contextmanager
 def steps(watched: bool, unit: str) -> Iterator[Any]:
-    """A function (done, total, label) that draws a bar; the total may become known late, or never (None)."""
+    """A function (done, total, label) that draws a progress bar; a total of None is unknown."""
     bar = tqdm(unit=unit, leave=False, disable=not watched, unit_scale=unit == "rows")
 
     def show(done: int, total: int | None = None, label: str = "") -> None:

@@ -1,4 +1,4 @@
-"""`--set name=value`: settings of the regressor from text."""
+"""`--set name=value`: settings of the regressor, from text."""
 
 import contextlib
 import inspect
@@ -11,9 +11,9 @@ from hetcal.methods import METHODS
 from hetcal.regressor import HCRegressor
 from hetcal.tabular.model import choose
 
-# Not for a command line: Python objects, or what another option says.
+# Not for the command line: Python objects, or settings that have an option of their own.
 ELSEWHERE = {"network", "estimator", "objective", "random_state", "progress", "estimator_options", "column_order"}
-WORDS = {"true": True, "false": False, "none": None}
+LITERALS = {"true": True, "false": False, "none": None}
 
 
 def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
         name, separator, text = pair.partition("=")
         name = name.strip()
         if not separator:
-            raise must("--set", "be name=value", pair, "write for example --set learning_rate=1e-3")
+            raise must("--set", "have the form name=value", pair, "write for example --set learning_rate=1e-3")
         if name not in known and name in options:
             chosen[name] = parse_value(text)
         else:
@@ -40,21 +40,21 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_value(text: str) -> Any:
-    """A number, true, false, none, or else text."""
+    """A number, true, false or none; anything else is text."""
     text = text.strip()
-    if text.lower() in WORDS:
-        return WORDS[text.lower()]
+    if text.lower() in LITERALS:
+        return LITERALS[text.lower()]
     for number in (int, float):
         with contextlib.suppress(ValueError):
             return number(text)
     return text
 
 
-def check_options(settings: dict[str, Any], methods: Sequence[str]) -> None:
-    """Settings of an estimator must be known to every method that is trained with them."""
+def check_estimator_settings(settings: dict[str, Any], methods: Sequence[str]) -> None:
+    """A setting of an estimator must exist for every method that is trained with it."""
     for option in settings.get("estimator_options", {}):
         for method in methods:
             estimator = METHODS[method].estimator
             if option not in inspect.signature(choose("estimator", estimator, ESTIMATORS)).parameters:
-                advice = f"{method} has none; name the methods that have it"
-                raise must("--set", "be a setting of all methods that are trained", option, advice)
+                advice = f"{method} does not have it; name only methods that have it"
+                raise must("--set", "be a setting of every method that is trained", option, advice)

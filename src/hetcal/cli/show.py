@@ -1,15 +1,20 @@
-"""What a command did, in words for a terminal."""
+"""The result of a command, in words for a terminal."""
 
 from typing import Any
 
 import numpy as np
 
 from hetcal._checks import printable
+from hetcal.metrics import METRICS
+from hetcal.metrics.wording import label, number
+from hetcal.studies.statistics import COMPARED, FIGURES
+
+SHOWN_METRICS = ("rmse", "mae", "crps", "nll", "ce")
 
 
-def in_words(result: dict[str, Any]) -> str:
-    """The result of any command as lines of text; names from a file cannot move the cursor or begin a line."""
-    return "\n".join(map(printable, WORDS[result["command"]](result)))
+def render_result(result: dict[str, Any]) -> str:
+    """The result of any command as lines of text; names from a file cannot move the cursor or break a line."""
+    return "\n".join(map(printable, DESCRIPTIONS[result["command"]](result)))
 
 
 def fitted(result: dict[str, Any]) -> list[str]:
@@ -17,7 +22,7 @@ def fitted(result: dict[str, Any]) -> list[str]:
     if result["recommendation"]:
         lines.append(f"Chosen by cross-validation: {result['recommendation']}")
     if "report" not in result:
-        return [*lines, "Not judged: no test rows"]
+        return [*lines, "Not evaluated: there are no test rows"]
     return [*lines, "", *judged(result)]
 
 
@@ -25,12 +30,11 @@ def judged(result: dict[str, Any]) -> list[str]:
     report = result["report"]
     verdict, figures = report["verdict"], report["metrics"]
     lines = [f"{verdict['label']}. {verdict['text']}", ""]
-    for name, label in {"rmse": "RMSE", "mae": "MAE", "crps": "CRPS", "nll": "NLL"}.items():
-        lines.append(f"  {label:<22}{number(figures[name]):>10}")
-    floor = number(figures["ce_noise_floor"])
-    lines.append(f"  {'calibration error':<22}{number(figures['ce']):>10}   (a perfect model has {floor} on average)")
-    if "places" in report:
-        lines += ["", report["places"]["text"]]
+    for name in SHOWN_METRICS:
+        lines.append(f"  {METRICS[name].title:<25}{show_value(figures[name]):>10}")
+    lines[-1] += f"   (a perfect model has {show_value(figures['ce_noise_floor'])} on average)"
+    if "subgroups" in report:
+        lines += ["", report["subgroups"]["text"]]
     return lines + report_line(result)
 
 
@@ -39,24 +43,14 @@ def predicted(result: dict[str, Any]) -> list[str]:
 
 
 def compared(result: dict[str, Any]) -> list[str]:
-    columns = {
-        "CRPS": "crps",
-        "RMSE": "rmse",
-        "CE": "ce",
-        "cover 90 %": "coverage_90",
-        "width 90 %": "interval_width_90",
-    }
-    rows = [["method", *columns, "seconds"]]
+    rows = [["Method", *(FIGURES[name].heading for name in COMPARED)]]
     for method in result["methods"]:
         metrics = method["metrics"]
         if method["failed"]:
             rows.append([method["title"], f"failed: {method['failed']}"])
             continue
-        figures = [
-            f"{number(metrics[key]['mean'])} ± {number(metrics[key]['standard_error'])}" for key in columns.values()
-        ]
-        rows.append([method["title"], *figures, number(metrics["seconds"]["mean"])])
-    floor = number(result["ce_noise_floor"])
+        rows.append([method["title"], *(show_figure(metrics[name]) for name in COMPARED)])
+    floor = show_value(result["ce_noise_floor"])
     note = f"Mean ± standard error over {result['folds']} folds. CE: calibration error; a perfect model has {floor}."
     return [*aligned(rows), "", note, "", result["recommendation"]["text"], *report_line(result)]
 
@@ -66,7 +60,7 @@ def exported(result: dict[str, Any]) -> list[str]:
 
 
 def methods(result: dict[str, Any]) -> list[str]:
-    rows = [["name", "title", "sigma from", "trained by"]]
+    rows = [["name", "title", "sigma from", "trained with"]]
     rows += [[row["name"], row["title"], row["estimator"], row["objective"]] for row in result["methods"]]
     return aligned(rows)
 
@@ -77,21 +71,21 @@ def described(result: dict[str, Any]) -> list[str]:
     rows = [["column", "kind", "seen in training"]]
     rows += [[column["name"], column["kind"], seen(column)] for column in result["columns"]]
     lines += ["", *aligned(rows)]
-    for title, figures in (("Settings", result["settings"]), ("Test figures", result["metrics"])):
+    for title, figures in (("Settings", result["settings"]), ("Test metrics", result["metrics"])):
         if figures:
-            lines += ["", title, *(f"  {name:<28}{number(value)}" for name, value in figures.items())]
+            lines += ["", title, *(f"  {name:<28}{show_value(value)}" for name, value in figures.items())]
     return lines
 
 
 def seen(column: dict[str, Any]) -> str:
-    """The range of numbers and dates, the labels of text."""
+    """The range of numbers and dates; the labels of text."""
     if column["kind"] == "text":
         labels = [f"{label!r}" if "," in label else label for label in column["labels"]]
         more = [f"{len(labels) - MOST_LABELS} more"] * (len(labels) > MOST_LABELS)
-        return ", ".join([*labels[:MOST_LABELS], *more, *["rare ones"] * column["has_rare"]])
+        return ", ".join([*labels[:MOST_LABELS], *more, *["rare labels"] * column["has_rare"]])
     if column["range"] is None:
         return "only missing values"
-    ends = [day(end) if column["kind"] == "dates" else number(end) for end in column["range"]]
+    ends = [day(end) if column["kind"] == "dates" else show_value(end) for end in column["range"]]
     return f"{ends[0]} to {ends[1]}" + (", missing values" if column["has_missing"] else "")
 
 
@@ -106,24 +100,30 @@ def report_line(result: dict[str, Any]) -> list[str]:
     return ["", f"Report: {result['report_file']}"] if result.get("report_file") else []
 
 
-def number(value: Any, digits: int = 4) -> str:
-    """
-    >>> number(3.14159), number(412), number(None), number("log")
-    ('3.142', '412', '-', 'log')
+def show_figure(figure: dict[str, Any]) -> str:
+    """A mean with its standard error."""
+    return f"{number(figure['mean'])} ± {number(figure['standard_error'], 2)}"
+
+
+def show_value(value: Any) -> str:
+    """A number to four digits, or anything else as it is.
+
+    >>> show_value(3.14159), show_value(412), show_value(None), show_value("log")
+    ('3.142', '412', '–', 'log')
     """
     if value is None:
-        return "-"
-    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+        return number(None)
+    return label(value, 4) if isinstance(value, float) else str(value)
 
 
 def aligned(rows: list[list[str]]) -> list[str]:
-    """Columns of equal width; a row that is cut short does not count."""
+    """Columns of equal width; a row with fewer cells does not count."""
     full = [row for row in rows if len(row) == len(rows[0])]
     widths = [max(len(row[j]) for row in full) for j in range(len(rows[0]))]
     return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]
 
 
-WORDS = {
+DESCRIPTIONS = {
     "fit": fitted,
     "predict": predicted,
     "evaluate": judged,

@@ -21,7 +21,7 @@ from hetcal.metrics.verdict import FALSE_POSITIVE_RATE, LARGE_GAP, RELATIVE_ROUN
 from hetcal.metrics.wording import count, join_ranges, percent, range_labels
 from hetcal.report.text import LONGEST_NAME, clean
 from hetcal.splitting import RowNumbers
-from hetcal.tabular.columns import MISSING, Table
+from hetcal.tabular.columns import Table
 
 try:
     import pandas as pd
@@ -165,10 +165,7 @@ def find_subgroups(
 def frame_of(table: Table) -> pd.DataFrame:
     """The columns of a table that was read before; its label for missing text is a missing value again."""
     return pd.DataFrame(
-        {
-            name: [None if value == MISSING else value for value in values] if table.kind(name) == "text" else values
-            for name, values in table.columns.items()
-        }
+        {name: pd.Series(values).mask(table.missing(name), None) for name, values in table.columns.items()}
     )
 
 

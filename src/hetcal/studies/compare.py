@@ -27,7 +27,7 @@ from hetcal.exceptions import TrainingWarning
 from hetcal.methods import METHODS, PAPER, make
 from hetcal.regressor import HCRegressor
 from hetcal.studies.jobs import Outcome, run_jobs
-from hetcal.tabular.columns import check_unique_columns, read_table
+from hetcal.tabular.columns import Table, check_unique_columns, read_table
 from hetcal.tabular.rows import check_groups
 
 Rows = NDArray[np.intp]
@@ -36,7 +36,7 @@ Progress = Callable[[int, int, str], Any]
 
 # Every method whose sigma knows something.
 INFORMATIVE = tuple(name for name in METHODS if name not in ("constant_sigma", "random_sigma"))
-GROUPS = {"all": INFORMATIVE, "hc": tuple(name for name in METHODS if name.endswith("-hc")), "paper": PAPER}
+GROUPS = {"all": INFORMATIVE, "hc": tuple(name for name in METHODS if name.endswith("_hc")), "paper": PAPER}
 # What `choose` chooses among: the two cheapest, and the one with the lowest CRPS on most tables. Dropout-HC takes
 # longer, and of the paper's methods it had the lowest CRPS on none of 13 tables and splits (benchmarks/paper).
 AUTO = ("hnn", "quantile_hc", "ensemble_hc")
@@ -129,7 +129,7 @@ def compare(
     """Cross-validate methods on the same folds, with the same settings.
 
     Args:
-        X: (n, d) frame or array.
+        X: (n, d) frame or array, or a `Table`.
         y: (n,) finite numbers.
         methods: Names in `METHODS`, or a text for `method_names`.
         folds: Parts of the rows; each is held out once.
@@ -313,6 +313,8 @@ def fit_and_judge(task: Task, cell: Cell) -> tuple[dict[str, float], NDArray[np.
 
 
 def take(X: Any, rows: Rows) -> Any:
+    if isinstance(X, Table):
+        return X.take(rows)
     if nw.dependencies.is_into_dataframe(X):
         return nw.from_native(X, eager_only=True)[rows].to_native()
     return np.asarray(X)[rows]

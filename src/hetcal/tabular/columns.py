@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from numbers import Real
-from typing import Any
+from typing import Any, Literal, get_args
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -13,16 +13,21 @@ from numpy.typing import NDArray
 
 from hetcal._checks import Floats, must, reads_as_number
 
+Kind = Literal["numbers", "dates", "text"]
+COLUMN_KINDS: tuple[Kind, ...] = get_args(Kind)
 MISSING = "(missing)"
-
-
 DATE_ADVICE = "give the column a date type, for example by pandas.to_datetime"
 
 
 @dataclass
 class Table:
     """A user's table as columns: name -> float64 numbers (missing = NaN), datetime64 dates (missing = NaT) or text
-    labels (missing = MISSING)."""
+    labels (missing = MISSING).
+
+    >>> table = Table({"size": np.array([1.5, np.nan]), "kind": np.array(["oak", MISSING], dtype=object)})
+    >>> table.kinds, table.missing("kind").tolist()
+    ({'size': 'numbers', 'kind': 'text'}, [False, True])
+    """
 
     columns: dict[str, NDArray[Any]]
 
@@ -32,8 +37,19 @@ class Table:
     def take(self, rows: Any) -> "Table":
         return Table({name: values[rows] for name, values in self.columns.items()})
 
-    def kind(self, name: str) -> str:
-        return {"f": "numbers", "M": "dates"}.get(self.columns[name].dtype.kind, "text")
+    def kind(self, name: str) -> Kind:
+        codes: dict[str, Kind] = {"f": "numbers", "M": "dates"}
+        return codes.get(self.columns[name].dtype.kind, "text")
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        return {name: self.kind(name) for name in self.columns}
+
+    def missing(self, name: str) -> NDArray[np.bool_]:
+        """Which rows have no value in a column."""
+        values = self.columns[name]
+        is_missing: NDArray[np.bool_] = values == MISSING if self.kind(name) == "text" else np.isnan(values)
+        return is_missing
 
 
 def read_table(X: Any, texts: Collection[int] = ()) -> Table:

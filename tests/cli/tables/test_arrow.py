@@ -9,9 +9,10 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from hetcal.cli.tables import arrow, read_chunks, read_frame, records
+from hetcal.cli.tables import arrow, read_chunks, records
 from hetcal.cli.tables.arrow import FeatherTable, ParquetTable
 from hetcal.cli.tables.messages import largest_batch
+from tests.cli.tables.frames import read_frame
 
 NAN = float("nan")
 WRITERS = {
@@ -22,7 +23,7 @@ WRITERS = {
 
 @pytest.fixture(params=WRITERS)
 def write(request, tmp_path):
-    """Writes columns to a file and gives its path; the name says nothing of the format."""
+    """Writes columns to a file and returns its path; the name does not show the format."""
 
     def to_file(columns, size=None):
         table = columns if isinstance(columns, pa.Table) else pa.table(columns)
@@ -81,7 +82,7 @@ def test_categories_of_numbers(tmp_path):
 
 
 def test_types_as_the_model_knows_them(write):
-    """Text in fit, whole numbers now: the label is written as a number is; numbers in fit, text now: they are read."""
+    """Integers for a text column become labels; text for a column of numbers is converted."""
     path = write(
         {
             "code": pa.array([1, None, 20]),
@@ -123,7 +124,7 @@ def test_types_as_the_model_knows_them(write):
     ],
 )
 def test_wrong_types(write, values, kind, message):
-    """A type that does not fit, cells that do not, and types that are no cells: the column by name."""
+    """A wrong type, wrong cells, and types that are not cells: the column is named."""
     path = write({"x": values})
     with pytest.raises(ValueError) as raised:  # noqa: PT011
         read_frame(path, kinds=kind and {"x": kind})
@@ -144,7 +145,7 @@ def test_bad_schemas(write):
 
 
 def test_kept_columns_keep_their_types(write):
-    """Long whole numbers with gaps, decimals and dates are handed on as they are; categories as their labels."""
+    """Long integers with missing values, decimals and dates are passed on as they are, categories as their labels."""
     columns = {
         "id": pa.array([2**60 + 1, None]),
         "price": pa.array([decimal.Decimal("1.10"), None]),
@@ -154,19 +155,19 @@ def test_kept_columns_keep_their_types(write):
     (chunk,) = read_chunks(write(columns | {"x": pa.array([1, 2])}), {"x": "numbers"}, keep=list(columns))
     assert pa.Table.from_pandas(chunk.kept, preserve_index=False).to_pydict() == pa.table(columns).to_pydict()
     assert chunk.kept["id"].dtype == "int64[pyarrow]"
-    assert list(chunk.kept.index) == list(chunk.frame.index) == [1, 2]
+    assert list(chunk.rows) == [1, 2]
 
 
 def test_chunks(write):
-    """However a file is cut, chunks are no larger than asked for, in order, and small pieces are joined."""
+    """However a file is divided, chunks are in order and no larger than requested, and small batches are joined."""
     numbers = pa.table({"a": np.arange(1000.0), "b": np.arange(1000.0)})
     for size in (7, 1000):
         chunks = list(read_chunks(write(numbers, size), {"b": "numbers"}, rows=300))
-        lengths = [len(chunk.frame) for chunk in chunks]
+        lengths = [len(chunk.table) for chunk in chunks]
         assert sum(lengths) == 1000
         assert all(300 - size < length <= 300 for length in lengths[:-1])
-        assert [chunk.first_row for chunk in chunks] == [1, *(1 + np.cumsum(lengths[:-1]))]
-        assert np.concatenate([chunk.frame["b"] for chunk in chunks]).tolist() == list(range(1000))
+        assert [chunk.rows[0] for chunk in chunks] == [1, *(1 + np.cumsum(lengths[:-1]))]
+        assert np.concatenate([chunk.table.columns["b"] for chunk in chunks]).tolist() == list(range(1000))
 
 
 def test_row_groups_are_judged_by_their_metadata(tmp_path, monkeypatch):
@@ -175,14 +176,14 @@ def test_row_groups_are_judged_by_their_metadata(tmp_path, monkeypatch):
     pq.write_table(pa.table({"a": np.random.default_rng(0).normal(size=10_000)}), path)
     monkeypatch.setattr(arrow, "MAX_GROUP_BYTES", 1 << 16)
     monkeypatch.setattr(ParquetTable, "_read", None)
-    with pytest.raises(ValueError, match=r"a.parquet has a row group that unpacks to \d\.\d GiB; write it in"):
+    with pytest.raises(ValueError, match=r"a.parquet has a row group that decompresses to \d\.\d GiB; write it in"):
         read_frame(path)
 
 
 @pytest.mark.parametrize("packing", [None, "zstd"])
 @pytest.mark.parametrize("is_dictionary", [False, True])
 def test_record_batches_are_judged_by_their_metadata(tmp_path, monkeypatch, packing, is_dictionary):
-    """A record batch, or a dictionary, that unpacks to more than the limit is refused before any of it is read."""
+    """A record batch, or a dictionary, that decompresses to more than the limit is refused before any of it is read."""
     path = tmp_path / "a.feather"
     labels = pa.array([f"{i:0100}" for i in range(1000)])
     table = pa.table({"a": labels.dictionary_encode() if is_dictionary else labels, "b": np.zeros(1000)})
@@ -192,14 +193,14 @@ def test_record_batches_are_judged_by_their_metadata(tmp_path, monkeypatch, pack
     assert len(read_frame(path)) == 1000
     monkeypatch.setattr(arrow, "MAX_GROUP_BYTES", size - 1)
     monkeypatch.setattr(FeatherTable, "_read", None)
-    with pytest.raises(ValueError, match=r"a.feather has a record batch that unpacks to \d\.\d GiB; write it"):
+    with pytest.raises(ValueError, match=r"a.feather has a record batch that decompresses to \d\.\d GiB; write it"):
         read_frame(path)
 
 
 @pytest.mark.parametrize("nulls", [0, 3000])
 @pytest.mark.parametrize("encoding", ["labels", "plain", "DELTA_BYTE_ARRAY", "categories"])
 def test_repeated_text_makes_short_batches(tmp_path, monkeypatch, encoding, nulls):
-    """A long label stored once takes memory in every row: rows are read in batches of bounded size nevertheless."""
+    """A long label that is stored once takes memory in every row; batches are of bounded size nevertheless."""
     monkeypatch.setattr(arrow, "BATCH_BYTES", 1 << 20)
     monkeypatch.setattr(arrow, "MAX_GROUP_BYTES", 1 << 26)
     path = tmp_path / "a.parquet"
@@ -222,7 +223,7 @@ def test_repeated_text_makes_short_batches(tmp_path, monkeypatch, encoding, null
 
 
 def test_shared_text_in_feather_makes_short_batches(tmp_path, monkeypatch):
-    """Categories and views share one text among rows; the batches are cut by what the rows hold."""
+    """Categories and views share one text among rows; the batches are bounded by what the rows hold."""
     monkeypatch.setattr(arrow, "BATCH_BYTES", 1 << 20)
     path = tmp_path / "a.feather"
     text = pa.array(["x" * 20_000, None, "ä"] * 300)
@@ -276,19 +277,19 @@ def test_too_many_columns(tmp_path, monkeypatch):
 
 
 def test_checksums_are_verified(tmp_path):
-    """A changed byte in a page with a checksum is seen, although the page can be read."""
+    """A changed byte in a page with a checksum is detected, although the page can be read."""
     path = tmp_path / "a.parquet"
     options = {"compression": "none", "use_dictionary": False, "write_statistics": False}
     pq.write_table(pa.table({"a": [1.5, 2.5]}), path, write_page_checksum=True, **options)
     content = path.read_bytes()
     place = content.index(np.float64(2.5).tobytes())
     path.write_bytes(content[:place] + np.float64(3.5).tobytes() + content[place + 8 :])
-    with pytest.raises(ValueError, match=r"a.parquet is damaged or cut short \(.*CRC.*\); copy or write it again$"):
+    with pytest.raises(ValueError, match=r"a.parquet is damaged or truncated \(.*CRC.*\); copy or write it again$"):
         read_frame(path)
 
 
 def test_damage(write):
-    """Files cut short are refused; those with changed bits are read or refused, in one sentence that names the file."""
+    """Truncated files are refused; those with changed bits are read or refused, in one sentence that names the file."""
     rng = np.random.default_rng(0)
     days = pa.array(range(100), pa.date32())
     path = write({"a": rng.normal(size=100), "b": ["oak", "äöü"] * 50, "day": days, "i": range(100)})

@@ -1,13 +1,13 @@
-"""What a CSV file looks like is found out from its head, or taken from the user."""
+"""The dialect of a CSV file is detected from its head, or given by the user."""
 
 import pytest
 
-from hetcal.cli.tables.dialect import Dialect, Format, find_dialect
+from hetcal.cli.tables.dialect import CsvFormat, Dialect, find_dialect
 
 ROWS = "".join(f"{i},{i}.5,oak\n" for i in range(30))
 
 
-def find(content, format=Format(), is_whole=True):  # noqa: B008 (frozen)
+def find(content, format=CsvFormat(), is_whole=True):  # noqa: B008 (frozen)
     content = content.encode() if isinstance(content, str) else content
     return find_dialect("a.csv", content, is_whole, format)
 
@@ -67,7 +67,7 @@ def test_found_out(content, separator, decimal, has_header):
     ],
 )
 def test_encoding(content, encoding):
-    """UTF-8, the byte order mark, or cp1252; bytes that are none of them are refused with the way out."""
+    """UTF-8, the byte order mark, or cp1252; other bytes are refused with advice."""
     if encoding is None:
         with pytest.raises(ValueError, match=r"a.csv is a binary file, .*export the table as CSV, or give --encoding"):
             find(content)
@@ -82,11 +82,11 @@ def test_a_head_that_was_cut():
         assert find(content[:end], is_whole=False) == Dialect("utf-8", ";", ",", True)
 
 
-def test_what_the_user_says_goes():
-    """A format given is not looked for, whatever the file looks like."""
-    format = Format(separator=" ", decimal=",", encoding="latin-1", header=False)
+def test_a_given_format_is_used():
+    """A given format is not detected, whatever the file looks like."""
+    format = CsvFormat(separator=" ", decimal=",", encoding="latin-1", header=False)
     assert find("a,b\n1,2\n", format) == Dialect("latin-1", " ", ",", False)
-    assert find("1,2\n", Format(header=True)).has_header
+    assert find("1,2\n", CsvFormat(header=True)).has_header
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_what_the_user_says_goes():
         *(
             (
                 {"encoding": name},
-                f"encoding must be an encoding Python knows, got encoding={name!r}; "
+                f"encoding must be an encoding that Python knows, got encoding={name!r}; "
                 "give one such as utf-8, utf-16, cp1252 or latin-1",
             )
             for name in ("klingon", "hex", "idna", "undefined", "a\0b", "")
@@ -106,9 +106,9 @@ def test_what_the_user_says_goes():
     ],
 )
 def test_bad_formats(setting, message):
-    """What the user says of a file is checked before the file is opened."""
+    """What the user says about a file is checked before the file is opened."""
     with pytest.raises(ValueError) as raised:  # noqa: PT011 (the whole message follows)
-        Format(**setting)
+        CsvFormat(**setting)
     assert str(raised.value) == message
 
 
@@ -120,10 +120,10 @@ def test_blank_files(content):
 
 
 @pytest.mark.parametrize("other", ["950", "1.234", "x"])
-def test_commas_that_may_part_thousands(other):
-    """Numbers such as 12,500 alone do not tell the decimal mark; the user is asked, and what he says goes."""
+def test_commas_that_may_separate_thousands(other):
+    """Numbers such as 12,500 alone do not show the decimal mark; the user must give it."""
     content = f"town\tpopulation\noslo\t12,500\nulm\t{other}\nbern\t-1,200\n"
     with pytest.raises(ValueError, match=r"^a.csv has numbers such as '12,500', .*; give --decimal , .* --decimal \. "):
         find(content)
     for decimal in ".,":
-        assert find(content, Format(decimal=decimal)).decimal == decimal
+        assert find(content, CsvFormat(decimal=decimal)).decimal == decimal

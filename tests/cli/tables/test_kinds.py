@@ -1,15 +1,13 @@
-"""What columns hold is found out over all rows or given; cells that do not fit are named with row and column."""
+"""The kind of a column is detected from all rows or given; cells that do not fit are named with row and column."""
 
-import narwhals.stable.v2 as nw
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pytest
 from numpy.testing import assert_array_equal
 
 from hetcal.cli.tables import patterns
-from hetcal.cli.tables.kinds import Place, check_type, read_column
-from hetcal.tabular.columns import MISSING, read_series
+from hetcal.cli.tables.kinds import CellRange, check_type, read_column
+from hetcal.tabular.columns import MISSING, Table
 
 NAN, NAT = float("nan"), np.datetime64("NaT")
 
@@ -18,7 +16,7 @@ def column(cells, kind=None, decimal=".", type=None):
     """A column `x` of the file a.csv, whose first row is row 2, cut in two as batches are."""
     array = pa.array(cells, type)
     chunks = pa.chunked_array([array[:1], array[1:]])
-    return read_column(chunks, Place("a.csv", "x", np.arange(2, len(cells) + 2), decimal), kind)
+    return read_column(chunks, CellRange("a.csv", "x", np.arange(2, len(cells) + 2), decimal), kind)
 
 
 def refusal(cells, kind=None, decimal=".", type=None):
@@ -99,25 +97,23 @@ def test_dates(cells, expected):
     ],
 )
 def test_text(cells, expected):
-    """Everything else is text, without the spaces round it; hetcal.tabular.encoding takes it as text."""
+    """Everything else is text, without surrounding spaces, as a table holds it."""
     words = column(cells)
-    assert list(words) == expected
-    known = read_series("x", nw.from_native(pd.Series(words), series_only=True))
-    assert known.tolist() == [MISSING if word is None else word for word in expected]
+    assert words.tolist() == [MISSING if word is None else word for word in expected]
+    assert Table({"x": words}).kind("x") == "text"
 
 
 def test_text_by_force():
-    """Labels that look like numbers or dates stay labels, and hetcal.tabular.encoding takes them as such."""
+    """Labels that look like numbers or dates stay labels, also in a table."""
     for cells in (["1", "02", "3"], ["2024-01-31", "31.12.2024"], ["1,234", "-"], ["inf"]):
         words = column(cells, "text")
-        assert list(words) == cells
-        assert read_series("x", nw.from_native(pd.Series(words), series_only=True)).tolist() == cells
-    assert list(column(["1", "", "02"], "text"))[::2] == ["1", "02"]
-    assert pd.isna(column(["1", "", "02"], "text")[1])
-    assert list(column(["", "NA"], "text")) == [None, None]
+        assert words.tolist() == cells
+        assert Table({"x": words}).kind("x") == "text"
+    assert column(["1", "", "02"], "text").tolist() == ["1", MISSING, "02"]
+    assert column(["", "NA"], "text").tolist() == [MISSING, MISSING]
 
 
-LABELS = "or give --text x to take the column as labels"
+LABELS = "or give --text x to treat the column as labels"
 PLAIN = "write plain numbers, without thousands separators or signs such as % and $"
 REPAIR = "repair it, or leave the cell empty if the value is unknown"
 
@@ -148,7 +144,7 @@ REPAIR = "repair it, or leave the cell empty if the value is unknown"
         (
             ["31.12.2024", "1.1.2025"],
             "must hold dates as YYYY-MM-DD, got '31.12.2024' in row 2 and 1 more such; "
-            f"write them so, leave the column out with --drop x, {LABELS}",
+            f"write them in this form, omit the column with --drop x, {LABELS}",
         ),
         (
             ["2024-01-31"] * 10 + ["soon"],
@@ -202,7 +198,7 @@ def test_nothing_there():
     for cells, type in ((["", "?"], None), ([NAN, None], pa.float64()), *((empty, type) for type in types)):
         assert_array_equal(column(cells, "numbers", type=type), [NAN, NAN])
         assert_array_equal(column(cells, "dates", type=type), [NAT, NAT])
-        assert list(column(cells, "text", type=type)) == [None, None]
+        assert column(cells, "text", type=type).tolist() == [MISSING, MISSING]
         assert_array_equal(column(cells, type=type), [NAN, NAN])
 
 
@@ -216,7 +212,7 @@ def test_where_slips_begin(numbers, words, is_refused):
     if is_refused:
         assert "must hold numbers, got 'oak'" in refusal(cells)
     else:
-        assert list(column(cells)) == ["5"] * numbers + ["oak"] * words + [None] * 50
+        assert list(column(cells)) == ["5"] * numbers + ["oak"] * words + [MISSING] * 50
 
 
 def test_types_that_are_no_cells():
@@ -226,7 +222,7 @@ def test_types_that_are_no_cells():
             check_type("a.parquet", "x", type)
         assert str(raised.value) == (
             f"column 'x' of a.parquet must hold numbers, text or dates, got {type}; "
-            "convert it to numbers, text or dates, or leave it out of the file"
+            "convert it to numbers, text or dates, or remove it from the file"
         )
     for type in (pa.bool_(), pa.float16(), pa.decimal128(5), pa.dictionary(pa.int8(), pa.string()), pa.date32()):
         check_type("a.parquet", "x", type)
@@ -235,15 +231,15 @@ def test_types_that_are_no_cells():
 def test_the_names_of_options_are_quoted():
     """A column with spaces in its name can be copied from the message to the shell."""
     cells = pa.chunked_array([["1", "-"]])
-    with pytest.raises(ValueError, match="or give --text 'my column' to take"):
-        read_column(cells, Place("a.csv", "my column", np.arange(2), "."))
+    with pytest.raises(ValueError, match="or give --text 'my column' to treat"):
+        read_column(cells, CellRange("a.csv", "my column", np.arange(2), "."))
 
 
 def test_missing_words():
     """All missing words of the list are missing for numbers and for text, and no word is there twice."""
-    assert len(set(patterns.MISSING)) == len(patterns.MISSING)
-    assert np.isnan(column([*patterns.MISSING, "1"])[:-1]).all()
-    assert list(column([*patterns.MISSING, "oak"])[:-1]) == [None] * len(patterns.MISSING)
+    assert len(set(patterns.MISSING_WORDS)) == len(patterns.MISSING_WORDS)
+    assert np.isnan(column([*patterns.MISSING_WORDS, "1"])[:-1]).all()
+    assert list(column([*patterns.MISSING_WORDS, "oak"])[:-1]) == [MISSING] * len(patterns.MISSING_WORDS)
 
 
 @pytest.mark.parametrize("kind", [None, "dates"])
@@ -251,7 +247,7 @@ def test_mixed_time_zones(kind):
     """Dates with and without a time zone in one column: the first row that differs, not a silent UTC."""
     zoned, naive = "2024-01-31T12:30:00+02:00", "2024-01-31 12:30"
     rule = "column 'x' of a.csv must hold dates that all have a time zone or all have none, got"
-    end = "write all of them alike"
+    end = "write all of them in the same way"
     assert refusal(["", zoned, "", naive, naive], kind) == (
         f"{rule} {naive!r} in row 5 and 1 more such; row 3 has one: {end}"
     )

@@ -9,7 +9,9 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from hetcal.cli.tables import Format, open_writer, read_chunks, read_frame, reading
+from hetcal.cli.tables import CsvFormat, open_writer, read_chunks, read_file, reading
+from hetcal.tabular.columns import MISSING
+from tests.cli.tables.frames import frame_of, read_frame
 
 CSV = "size,kind,day,flag,id\n1.5,oak,2024-01-31,true,007\n,NA,,false,-8\n-2,ash,2024-02-01,,x\n"
 KINDS = {"flag": "numbers", "size": "numbers", "kind": "text", "day": "dates"}
@@ -22,17 +24,18 @@ def path(tmp_path):
     return path
 
 
-def test_kinds_are_found_out(path):
-    """Numbers, text, dates and truth values, with missing cells; the index are the rows as a spreadsheet counts."""
-    frame = read_frame(path)
-    assert [dtype.kind for dtype in frame.dtypes] == ["f", "O", "M", "f", "O"]
-    assert list(frame.index) == [2, 3, 4]
-    np.testing.assert_array_equal(frame["size"], [1.5, np.nan, -2])
-    np.testing.assert_array_equal(frame["flag"], [1, 0, np.nan])
-    assert frame["kind"].to_list()[::2] == ["oak", "ash"]
-    assert frame.isna().to_numpy().sum() == 4
-    assert frame["id"].to_list() == ["007", "-8", "x"]
-    assert frame["day"].dropna().to_list() == [pd.Timestamp("2024-01-31"), pd.Timestamp("2024-02-01")]
+def test_kinds_are_detected(path):
+    """Numbers, text, dates and booleans, with missing cells; the rows have the numbers of a spreadsheet."""
+    data = read_file(path)
+    assert data.table.kinds == {"size": "numbers", "kind": "text", "day": "dates", "flag": "numbers", "id": "text"}
+    assert data.rows.tolist() == [2, 3, 4]
+    columns = data.table.columns
+    np.testing.assert_array_equal(columns["size"], [1.5, np.nan, -2])
+    np.testing.assert_array_equal(columns["flag"], [1, 0, np.nan])
+    assert columns["kind"].tolist() == ["oak", MISSING, "ash"]
+    assert sum(data.table.missing(name).sum() for name in columns) == 4
+    assert columns["id"].tolist() == ["007", "-8", "x"]
+    np.testing.assert_array_equal(columns["day"], np.array(["2024-01-31", "NaT", "2024-02-01"], "datetime64[us]"))
 
 
 def test_columns_that_are_said_to_be_text_or_dropped(path):
@@ -47,7 +50,7 @@ def test_columns_that_are_said_to_be_text_or_dropped(path):
         assert str(raised.value) == f"{flag} must be one of ['a', 'b', 'c'], got {flag}='bb'; did you mean 'b'?"
 
 
-def test_kinds_are_looked_for_in_all_rows(path):
+def test_kinds_are_detected_from_all_rows(path):
     """The last row of many counts: a column is what all of its cells are."""
     path.write_text("a,b\n" + "1,1\n" * 60_000 + "1,2024-01-31\n")
     with pytest.raises(
@@ -62,19 +65,21 @@ def test_kinds_given(path, rows):
     whole = read_frame(path, kinds=KINDS)
     assert list(whole) == list(KINDS)
     chunks = list(read_chunks(path, KINDS, rows=rows, keep=["id", "size"]))
-    assert [len(chunk.frame) for chunk in chunks] == ([3] if rows > 3 else [1, 1, 1] if rows == 1 else [2, 1])
-    assert [chunk.first_row for chunk in chunks] == list(range(2, 5, rows))
-    assert_frame_equal(pd.concat([chunk.frame for chunk in chunks]), whole, check_index_type=False)
+    assert [len(chunk.table) for chunk in chunks] == ([3] if rows > 3 else [1, 1, 1] if rows == 1 else [2, 1])
+    assert [chunk.rows[0] for chunk in chunks] == list(range(2, 5, rows))
+    assert_frame_equal(pd.concat(map(frame_of, chunks)), whole)
     kept = pd.concat([chunk.kept for chunk in chunks])
     assert kept.to_dict("list") == {"id": ["007", "-8", "x"], "size": ["1.5", "", "-2"]}
-    assert list(kept.index) == list(whole.index)
+    assert [len(chunk.kept) for chunk in chunks] == [len(chunk.rows) for chunk in chunks]
 
 
-def test_nothing_is_converted_without_kinds(path):
-    """All columns come as the text they are."""
-    (chunk,) = read_chunks(path, None)
-    assert chunk.frame.iloc[0].to_list() == ["1.5", "oak", "2024-01-31", "true", "007"]
-    assert chunk.kept.shape == (3, 0)
+def test_kept_columns_are_not_converted(path):
+    """They come as the text they are, whether or not they are converted as well."""
+    (chunk,) = read_chunks(path, {"size": "numbers"}, keep=["size", "kind", "day", "flag", "id"])
+    assert chunk.kept.iloc[0].to_list() == ["1.5", "oak", "2024-01-31", "true", "007"]
+    assert list(chunk.table.columns) == ["size"]
+    (chunk,) = read_chunks(path, {}, keep=["id"])
+    assert (chunk.table.columns, chunk.kept["id"].to_list()) == ({}, ["007", "-8", "x"])
 
 
 def test_an_error_in_a_later_chunk(path):
@@ -85,7 +90,7 @@ def test_an_error_in_a_later_chunk(path):
 
 
 def test_missing_columns(path):
-    """The missing ones and those that nobody asked for stand side by side, so that a new spelling is seen."""
+    """The missing columns are listed with those that were not requested, so that a renamed one shows."""
     with pytest.raises(ValueError) as raised:  # noqa: PT011
         next(read_chunks(path, {"Size": "numbers", "kind": "text", "mass": "numbers"}, keep=["id"]))
     assert str(raised.value) == (
@@ -118,7 +123,7 @@ def test_a_chunk_of_long_texts_is_smaller(path, monkeypatch):
     monkeypatch.setattr(reading, "CHUNK_BYTES", 1000)
     monkeypatch.setattr("hetcal.cli.tables.records.BATCH_ROWS", 10)
     path.write_text("a,b\n" + "1,{}\n".format("x" * 90) * 100)
-    assert max(len(chunk.frame) for chunk in read_chunks(path, {"b": "text"})) == 20
+    assert max(len(chunk.table) for chunk in read_chunks(path, {"b": "text"})) == 20
 
 
 def test_formats_agree(path, tmp_path):
@@ -164,7 +169,7 @@ def test_without_a_header(raw_file):
     path = raw_file("communities.data")
     with pytest.raises(ValueError, match=r"has two columns named '\?' .* or give --no-header if row 1 holds data$"):
         read_frame(path)
-    frame = read_frame(path, Format(header=False))
+    frame = read_frame(path, CsvFormat(header=False))
     assert frame.shape == (1994, 128)
     assert frame.dtypes.map(lambda dtype: dtype.kind).value_counts().to_dict() == {"f": 127, "O": 1}
     assert frame["column_2"].isna().sum() == 1174
@@ -174,7 +179,7 @@ def test_a_gzip_file_is_read_in_chunks(tmp_path):
     """Packed files stream as well."""
     path = tmp_path / "table"
     path.write_bytes(gzip.compress(b"a;b\n" + b"1,5;2\n" * 1000))
-    sums = [chunk.frame["a"].sum() for chunk in read_chunks(path, {"a": "numbers"}, rows=300)]
+    sums = [chunk.table.columns["a"].sum() for chunk in read_chunks(path, {"a": "numbers"}, rows=300)]
     assert sums == [450.0, 450.0, 450.0, 150.0]
 
 
@@ -190,7 +195,7 @@ def test_without_the_extra_and_without_torch():
 
 @pytest.mark.parametrize("ending", ["csv", "csv.gz", "parquet", "feather"])
 def test_progress_is_known_from_the_file(ending, tmp_path):
-    """The share that was read rises to all of it, so that the time left can be told."""
+    """The share that was read rises to 1, so that the remaining time can be estimated."""
     path = tmp_path / f"t.{ending}"
     with open_writer(path) as writer:
         for piece in range(20):

@@ -7,9 +7,10 @@ import io
 import pyarrow as pa
 import pytest
 
-from hetcal.cli.tables import Format, read_chunks, read_frame, records
+from hetcal.cli.tables import CsvFormat, read_chunks, records
 from hetcal.cli.tables.records import BATCH_CELLS, BATCH_ROWS, TextTable
-from hetcal.cli.tables.sources import HEAD_BYTES, Source
+from hetcal.cli.tables.sources import HEAD_BYTES, TableSource
+from tests.cli.tables.frames import read_frame
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def refusal(tmp_path, monkeypatch):
     def read(content, **options):
         (tmp_path / "a.csv").write_bytes(content if isinstance(content, bytes) else content.encode())
         with pytest.raises(ValueError) as raised:  # noqa: PT011
-            read_frame("a.csv", Format(**options))
+            read_frame("a.csv", CsvFormat(**options))
         return str(raised.value)
 
     return read
@@ -28,7 +29,7 @@ def refusal(tmp_path, monkeypatch):
 
 def read(path, content, **options):
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return read_frame(path, Format(**options))
+    return read_frame(path, CsvFormat(**options))
 
 
 ELSE = "repair it, put cells that hold the separator in quotation marks, or give --separator"
@@ -52,7 +53,7 @@ ELSE = "repair it, put cells that hold the separator in quotation marks, or give
             "\n,b,c\n1,2,3\n",
             "column 1 of a.csv has no name; name it or delete it, or give --no-header if row 2 holds data",
         ),
-        ("a,b\n1,2\n3,\0\n", "a.csv is a binary file, not a table that can be read; export the table as CSV, or"),
+        ("a,b\n1,2\n3,\0\n", "a.csv is a binary file, not a readable table; export the table as CSV, or"),
         ('a,b\n1,"x\n2,y\n', "row 2 of a.csv opens a quotation mark that is never closed; close it"),
         (
             'a,b\n1,2\n1,"x"y\n',
@@ -60,7 +61,7 @@ ELSE = "repair it, put cells that hold the separator in quotation marks, or give
         ),
         (
             "a,b\n1,2\n1," + "x" * 131_073,
-            "row 3 of a.csv has a cell of more than 131072 characters; is a quotation mark not closed?",
+            "row 3 of a.csv has a cell of more than 131072 characters; check that every quotation mark is closed",
         ),
     ],
 )
@@ -96,7 +97,7 @@ def test_bytes_that_do_not_decode(refusal):
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16", "utf-32"])
 def test_encodings(tmp_path, encoding):
-    """The same table in every encoding that is found out; the byte order mark is no part of the first name."""
+    """The same table in every encoding that is detected; the byte order mark is not a part of the first name."""
     frame = read(tmp_path / "a.csv", "größe,art\n1,Säge\n2,Öl\n".encode(encoding))
     assert frame.to_dict("list") == {"größe": [1.0, 2.0], "art": ["Säge", "Öl"]}
 
@@ -107,7 +108,7 @@ def test_encoding_given_beside_a_mark(tmp_path):
 
 
 def test_names_are_stripped_and_given(tmp_path):
-    """Spaces round names go; without a header columns are numbered, and the first row is row 1."""
+    """Spaces around names are removed; without a header columns are numbered, and the first row is row 1."""
     assert list(read(tmp_path / "a.csv", " a ,\tb\n1,2\n")) == ["a", "b"]
     frame = read(tmp_path / "a.csv", "1,2\n3,4\n")
     assert (list(frame), list(frame.index)) == (["column_1", "column_2"], [1, 2])
@@ -156,7 +157,7 @@ def test_a_file_without_end(columns, rows, expected):
     line = b",".join([b"12"] * columns) + b"\n"
     endless = Endless(line)
     stream = io.BufferedReader(endless, 1 << 13)
-    table = TextTable(Source("endless", "text", line * 3, False, stream), Format())
+    table = TextTable(TableSource("endless", "text", line * 3, False, stream), CsvFormat())
     batches = table.batches(table.columns[:2], rows)
     for _ in range(3):
         assert len(next(batches).rows) == expected
@@ -167,11 +168,11 @@ def test_large_cells_end_a_batch(monkeypatch):
     """Rows of long texts are bounded by their characters, blank lines by their number."""
     monkeypatch.setattr(records, "MAX_CHARACTERS", 10_000)
     line = b"1," + b"x" * 997 + b"\n"
-    table = TextTable(Source("long", "text", line * 3, False, io.BufferedReader(Endless(line))), Format())
+    table = TextTable(TableSource("long", "text", line * 3, False, io.BufferedReader(Endless(line))), CsvFormat())
     assert len(next(table.batches(table.columns, BATCH_ROWS)).rows) == 10  # with the header eleven thousand
     head = b"a,b\n1,2\n"
     stream = io.BufferedReader(io.BytesIO(head + b"\n" * 3 * BATCH_ROWS + b"3,4\n"))
-    table = TextTable(Source("blank", "text", head, False, stream), Format())
+    table = TextTable(TableSource("blank", "text", head, False, stream), CsvFormat())
     numbers = [batch.rows.tolist() for batch in table.batches(table.columns, BATCH_ROWS)]
     assert numbers == [[2], [3 * BATCH_ROWS + 3]]
 
@@ -182,8 +183,8 @@ def test_a_row_without_end(monkeypatch):
     for line, row in ((b"12345", 1), (b'"\n",', 1)):
         endless = Endless(line)
         stream = io.BufferedReader(endless, 1 << 13)
-        with pytest.raises(ValueError, match=f"^row {row} of endless has over 10000 characters; is it a table"):
-            TextTable(Source("endless", "text", line * 300, False, stream), Format())
+        with pytest.raises(ValueError, match=f"^row {row} of endless has over 10000 characters; check that"):
+            TextTable(TableSource("endless", "text", line * 300, False, stream), CsvFormat())
         assert endless.count < 1 << 16
 
 
@@ -194,12 +195,12 @@ def test_a_bomb(tmp_path):
         file.write(b"a,b\n1,2\n")
         for _ in range(100):
             file.write(b"7" * (1 << 20))
-    with pytest.raises(ValueError, match=r"^row 3 of .*bomb.csv has over 67108864 characters; is it a table"):
+    with pytest.raises(ValueError, match=r"^row 3 of .*bomb.csv has over 67108864 characters; check that"):
         list(read_chunks(path, {"a": "numbers"}))
 
 
 def test_too_many_columns(refusal):
-    """More columns than anybody has are refused before anything is made of them."""
+    """Absurdly many columns are refused before they are parsed."""
     message = "a.csv has 100001 columns; at most 100000 are read"
     assert refusal(",".join(f"x{i}" for i in range(100_001)) + "\n1\n") == message
 
@@ -217,7 +218,7 @@ def test_the_limit_of_cells_is_the_csv_modules(refusal):
 def test_batches_hold_text():
     """A batch is the cells as they are, without a conversion."""
     content = b'a,b\n 1,"x, y"\n,NA\n'
-    table = TextTable(Source("a", "text", content, True, io.BufferedReader(io.BytesIO(content))), Format())
+    table = TextTable(TableSource("a", "text", content, True, io.BufferedReader(io.BytesIO(content))), CsvFormat())
     (batch,) = table.batches(["b", "a"], 10)
     assert batch.data == pa.RecordBatch.from_pydict({"b": ["x, y", "NA"], "a": ["1", ""]})
     assert batch.rows.tolist() == [2, 3]

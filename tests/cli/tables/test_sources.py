@@ -10,8 +10,8 @@ import threading
 import pandas as pd
 import pytest
 
-from hetcal.cli.tables import read_frame
 from hetcal.cli.tables.sources import HEAD_BYTES, open_source, rejoin
+from tests.cli.tables.frames import read_frame
 
 CSV = b"a,b\n1,2\n3,4\n"
 FRAME = pd.DataFrame({"a": [1.0, 3.0], "b": [2.0, 4.0]}, index=[2, 3])
@@ -31,12 +31,15 @@ def test_gzip_is_known_by_its_bytes(tmp_path):
 
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
 def test_standard_input(packed):
-    """A pipe is read once: the head that was looked at, larger than a pipe's buffer, is not lost."""
+    """A pipe is read once: the head that was examined, larger than the buffer of a pipe, is not lost."""
     rows = HEAD_BYTES // 50
     content = b"a;b\n" + (b"1,5;2" + b" " * 50 + b"\n") * rows
     if packed:
         content = gzip.compress(content)
-    code = "from hetcal.cli.tables import read_frame; print(read_frame('-').sum().to_dict())"
+    code = (
+        "from hetcal.cli.tables import read_file; table = read_file('-').table; "
+        "print({name: float(values.sum()) for name, values in table.columns.items()})"
+    )
     process = subprocess.run([sys.executable, "-c", code], input=content, capture_output=True, timeout=120)
     shown = str({"a": 1.5 * rows, "b": 2.0 * rows}).encode() + b"\n"
     assert (process.returncode, process.stdout, process.stderr) == (0, shown, b"")
@@ -48,7 +51,7 @@ def test_standard_input(packed):
         (b"", "standard input is empty; give a file with a header and rows"),
         (
             b"PAR1\x15\x04\x15",
-            "standard input holds Parquet or Feather, which is read from an unpacked file only; "
+            "standard input holds Parquet or Feather data, which can be read only from an uncompressed file; "
             "give the name of such a file, or CSV",
         ),
         (
@@ -59,7 +62,7 @@ def test_standard_input(packed):
     ids=["empty", "parquet", "ragged"],
 )
 def test_standard_input_refused(monkeypatch, content, message):
-    """What is wrong with a pipe is said of standard input."""
+    """Faults of a pipe are reported for standard input."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
     with pytest.raises(ValueError) as raised:  # noqa: PT011
         read_frame("-")
@@ -75,7 +78,7 @@ def test_closed_standard_input(monkeypatch):
 
 
 def test_named_pipe(tmp_path):
-    """What a shell makes of <(command) is read like a file."""
+    """The <(command) of a shell is read like a file."""
     path = tmp_path / "pipe"
     os.mkfifo(path)
     writer = threading.Thread(target=path.write_bytes, args=[CSV])
@@ -87,7 +90,7 @@ def test_named_pipe(tmp_path):
 @pytest.mark.parametrize(
     ("content", "what"),
     [
-        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a PNG picture"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a PNG image"),
         (b"PK\x03\x04\x14\0\x06\0\x08\0", "an Excel (.xlsx), model or zip file"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0\0", "an old Excel (.xls) or Word file"),
         (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "a PDF file"),
@@ -97,19 +100,19 @@ def test_named_pipe(tmp_path):
     ],
 )
 def test_other_files(tmp_path, content, what):
-    """A known format is called by its name, with the way out."""
+    """A known format is named, with advice."""
     path = tmp_path / "table.csv"
     path.write_bytes(content)
     with pytest.raises(ValueError) as raised:  # noqa: PT011
         read_frame(path)
-    assert str(raised.value) == f"{path} is {what}, not a table that can be read; export the table as CSV"
+    assert str(raised.value) == f"{path} is {what}, not a readable table; export the table as CSV"
 
 
 def test_unknown_binary(tmp_path):
-    """Bytes that are no text at all."""
+    """Bytes that are not text."""
     path = tmp_path / "table.csv"
     path.write_bytes(b"\x01\x02\0\xff" * 100)
-    with pytest.raises(ValueError, match=r"^\S+table.csv is a binary file, not a table that can be read; export"):
+    with pytest.raises(ValueError, match=r"^\S+table.csv is a binary file, not a readable table; export"):
         read_frame(path)
 
 
@@ -122,7 +125,7 @@ def test_headers_that_begin_like_a_format(tmp_path, name):
 
 
 def test_no_file(tmp_path, monkeypatch):
-    """A missing file, a folder, and a file that may not be read: the name as given, and no more."""
+    """A missing file, a folder, and a file that cannot be read are named as given."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileNotFoundError) as raised:
         read_frame("no.csv")
@@ -136,25 +139,25 @@ def test_no_file(tmp_path, monkeypatch):
 
 
 def test_damaged_gzip(tmp_path):
-    """Cut short or changed, in the head or far behind it: never a shorter table, never another one."""
+    """Truncated or changed, in the head or far behind it: never a shorter table, never another one."""
     path = tmp_path / "table.csv.gz"
     for rows in (3, HEAD_BYTES // 500):
         whole = gzip.compress(b"a,b\n" + (b"1," + b"x" * 1000 + b"\n") * rows)
         path.write_bytes(whole[:-12])
         with pytest.raises(ValueError) as raised:  # noqa: PT011
             read_frame(path)
-        assert str(raised.value) == f"{path} is cut short: its gzip data end too early; copy or write it again"
+        assert str(raised.value) == f"{path} is truncated: its gzip data end too early; copy or write it again"
         path.write_bytes(whole[:-6] + b"\0\0" + whole[-4:])  # in the checksum
         with pytest.raises(ValueError) as raised:  # noqa: PT011
             read_frame(path)
-        assert str(raised.value) == f"{path} is damaged: its gzip data cannot be unpacked; copy or write it again"
+        assert str(raised.value) == f"{path} is damaged: its gzip data cannot be decompressed; copy or write it again"
 
 
 def test_gzipped_parquet(tmp_path):
-    """Parquet must be read anywhere in the file, which gzip does not allow."""
+    """Parquet needs random access, which gzip does not allow."""
     path = tmp_path / "table.parquet.gz"
     path.write_bytes(gzip.compress(b"PAR1\x15\0\0\0"))
-    with pytest.raises(ValueError, match="holds gzipped Parquet or Feather, which is read from an unpacked file only"):
+    with pytest.raises(ValueError, match="holds gzipped Parquet or Feather data, which can be read only from an unc"):
         read_frame(path)
 
 

@@ -1,4 +1,4 @@
-"""Written tables: exact numbers, harmless text, and a file that is the old one or the new one, whole."""
+"""Written tables: exact numbers, harmless text, and a file that is completely the old or the new one."""
 
 import csv
 import gzip
@@ -18,8 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hetcal.cli.tables import open_writer, read_chunks, read_frame
+from hetcal.cli.tables import open_writer, read_chunks
 from hetcal.cli.tables.writing import FORMULA, SUFFIXES
+from hetcal.tabular.columns import MISSING
+from tests.cli.tables.frames import read_frame
 
 thorough = settings(max_examples=20, deadline=None, derandomize=True, database=None)
 floats = st.floats(allow_infinity=False)
@@ -53,7 +55,7 @@ def test_numbers_come_back_bit_for_bit(tmp_path_factory, suffix, numbers):
 @given(values=st.lists(texts, min_size=1, max_size=50))
 @thorough
 def test_texts_come_back(tmp_path_factory, values):
-    """Separators, quotation marks, line ends and all, but for the mark in front of formulas."""
+    """With separators, quotation marks and line ends, except for the mark in front of formulas."""
     path = tmp_path_factory.getbasetemp() / "texts.csv"
     write(path, pd.DataFrame({"a": values, "n": 1.0}), force=True)
     (chunk,) = read_chunks(path, {"n": "numbers"}, keep=["a"])
@@ -84,7 +86,7 @@ def test_texts_come_back(tmp_path_factory, values):
     ],
 )
 def test_formulas_are_made_harmless(tmp_path, payload):
-    """In cells and in names, in CSV and in TSV; quoted, so that neither separator nor line end parts them."""
+    """In cells and names, in CSV and TSV; quoted, so that neither a separator nor a line end divides them."""
     for suffix in (".csv", ".tsv"):
         path = tmp_path / f"a{suffix}"
         write(path, pd.DataFrame({payload: [payload], "n": [1.0]}))
@@ -93,7 +95,7 @@ def test_formulas_are_made_harmless(tmp_path, payload):
         assert path.read_bytes().decode() == f"{line}{separator}n\n{line}{separator}1\n"
 
 
-def test_what_is_no_formula_stays(tmp_path):
+def test_what_is_not_a_formula_is_unchanged(tmp_path):
     """Numbers, numbers as text, dates, and signs within a text are untouched; a lone CR is quoted."""
     path = tmp_path / "a.csv"
     columns = {
@@ -126,15 +128,16 @@ def test_missing_cells(tmp_path):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_the_first_chunk_decides_the_types(tmp_path, suffix):
-    """Chunks with nothing in a column, first or later, break nothing; whole numbers with gaps stay whole."""
+    """A column may be empty in the first or a later chunk; integers with missing values remain integers."""
     path = tmp_path / f"a{suffix}"
     first = pd.DataFrame({"x": [1.5], "text": [None], "label": ["oak"], "id": [2]})
     later = pd.DataFrame({"x": [np.nan, 3.0], "text": ["ash", None], "label": [None, None], "id": [np.nan, 3.0]})
     write(path, first, later, later[:0])
     (chunk,) = read_chunks(path, {"x": "numbers", "text": "text", "label": "text", "id": "numbers"}, keep=["id"])
-    assert chunk.frame["text"].to_list() == [None, "ash", None]
-    assert chunk.frame["label"].to_list() == ["oak", None, None]
-    np.testing.assert_array_equal(chunk.frame["x"], [1.5, np.nan, 3.0])
+    columns = chunk.table.columns
+    assert columns["text"].tolist() == [MISSING, "ash", MISSING]
+    assert columns["label"].tolist() == ["oak", MISSING, MISSING]
+    np.testing.assert_array_equal(columns["x"], [1.5, np.nan, 3.0])
     assert [None if value is pd.NA else str(value) for value in chunk.kept["id"]] in (["2", None, "3"], ["2", "", "3"])
 
 
@@ -147,8 +150,7 @@ def test_kept_columns_go_through(tmp_path):
     for path in (target, tmp_path / "b.feather", tmp_path / "b.csv"):
         with open_writer(path) as writer:
             for chunk in read_chunks(source, {"x": "numbers"}, keep=["id", "kind"], rows=2):
-                kept = chunk.kept.reset_index(drop=True)
-                writer.write(pd.concat([kept, pd.DataFrame({"mean": chunk.frame["x"].to_numpy()})], axis=1))
+                writer.write(chunk.kept.assign(mean=chunk.table.columns["x"]))
     assert pq.read_table(target).to_pydict() == {
         "id": ids.to_pylist(),
         "kind": ["oak", None, "ash"],
@@ -172,12 +174,12 @@ def test_text_of_other_types(tmp_path, monkeypatch):
     monkeypatch.setattr("hetcal.cli.tables.records.BATCH_ROWS", 2)
     (tmp_path / "b.csv").write_text("a,x\n" + "=1,1\n" * 5)
     (chunk,) = read_chunks(tmp_path / "b.csv", {"x": "numbers"}, keep=["a"])
-    write(path, pd.concat([chunk.kept, chunk.frame], axis=1), force=True)
+    write(path, chunk.kept.assign(x=chunk.table.columns["x"]), force=True)
     assert path.read_text() == "a,x\n" + '"\'=1",1\n' * 5
 
 
 def test_the_same_table_gives_the_same_bytes(tmp_path):
-    """No time, no name and no place goes into a gzip file."""
+    """A gzip file holds neither the time nor its name or folder."""
     frame = pd.DataFrame({"a": [1.0]})
     (tmp_path / "folder").mkdir()
     write(tmp_path / "a.csv.gz", frame)
@@ -188,13 +190,13 @@ def test_the_same_table_gives_the_same_bytes(tmp_path):
 
 
 def test_parquet_has_checksums(tmp_path):
-    """A changed byte in what was written is seen by the reader."""
+    """The reader detects a changed byte."""
     path = tmp_path / "a.parquet"
     write(path, pd.DataFrame({"a": np.random.default_rng(0).normal(size=1000)}))
     content = bytearray(path.read_bytes())
     content[2000] ^= 1
     path.write_bytes(content)
-    with pytest.raises(ValueError, match="is damaged or cut short"):
+    with pytest.raises(ValueError, match="is damaged or truncated"):
         read_frame(path)
 
 
@@ -212,7 +214,7 @@ def test_parquet_has_checksums(tmp_path):
     ],
 )
 def test_refused_before_anything_is_done(tmp_path, monkeypatch, name, message):
-    """Names that cannot be written, or hold something."""
+    """Names that cannot be written, or that exist."""
     monkeypatch.chdir(tmp_path)
     Path("old.csv").write_text("old")
     Path("folder.csv").mkdir()
@@ -226,7 +228,7 @@ def test_refused_before_anything_is_done(tmp_path, monkeypatch, name, message):
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("rows", [1, 5000], ids=["in the end", "on the way"])
 def test_full_disk(tmp_path, suffix, rows):
-    """A disk that is full leaves the old file and nothing else, and says which file it was."""
+    """A full disk leaves the old file and nothing else, and the error names the file."""
     path = tmp_path / f"a{suffix}"
     path.write_text("old")
     frame = pd.DataFrame(np.random.default_rng(0).normal(size=(rows, 3)), columns=list("abc"))
@@ -244,7 +246,7 @@ def test_full_disk(tmp_path, suffix, rows):
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_an_exception_on_the_way(tmp_path, suffix, error):
-    """Whatever ends the block early leaves the old file; until the end the new one is not seen."""
+    """Whatever ends the block early leaves the old file; the new one does not appear before the end."""
     path = tmp_path / f"a{suffix}"
     path.write_text("old")
 
@@ -260,9 +262,9 @@ def test_an_exception_on_the_way(tmp_path, suffix, error):
 
 
 def test_no_rows_and_other_columns(tmp_path):
-    """Mistakes of the program: nothing written at all, and chunks that do not belong together."""
+    """Mistakes of the program: nothing is written at all, or the chunks have different columns."""
     path = tmp_path / "a.csv"
-    with pytest.raises(ValueError, match=r"a.csv is not written: there are no rows$"):
+    with pytest.raises(ValueError, match=r"a.csv was not written: there are no rows$"):
         write(path)
     with pytest.raises(ValueError, match=r"^frame must have the columns \['a'\], got frame=\['b'\]; give every chunk"):
         write(path, pd.DataFrame({"a": [1]}), pd.DataFrame({"b": [1]}))
@@ -285,7 +287,7 @@ except OSError as error:
 
 
 def test_standard_output():
-    """CSV; a reader that has gone is left to the caller."""
+    """CSV; a closed pipe is left to the caller."""
     command = [sys.executable, "-c", STDOUT]
     process = subprocess.run([*command, "2"], capture_output=True, timeout=120)
     assert (process.returncode, process.stderr) == (0, b"")
@@ -298,7 +300,7 @@ def test_standard_output():
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
 def test_standard_output_on_a_full_disk():
-    """Said in one sentence."""
+    """Reported in one sentence."""
     with open("/dev/full", "wb") as full:
         process = subprocess.run(
             [sys.executable, "-c", STDOUT, "2"], stdout=full, stderr=subprocess.PIPE, timeout=120, text=True

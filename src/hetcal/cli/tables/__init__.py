@@ -1,7 +1,7 @@
-"""Tables for the command line: CSV, Parquet and Feather in, the same out, in bounded memory and without torch.
+"""Files of tables for the command line: CSV, Parquet and Feather, read and written in bounded memory, without torch.
 
-Whatever is wrong with a file is said in one sentence that names the file, the row and the column. Rows are counted as a
-spreadsheet shows a CSV (the header is row 1); in Parquet and Feather the first record is row 1.
+A fault of a file is reported in one sentence that names the file, the row and the column. The rows of a CSV file are
+numbered as in a spreadsheet (the header is row 1); in Parquet and Feather files the first record is row 1.
 """
 
 try:
@@ -12,9 +12,8 @@ except ImportError as error:  # pragma: no cover
         "hetcal.cli.tables needs pandas and pyarrow; install them with: pip install 'hetcal[cli]'"
     ) from error
 
-from hetcal.cli.tables.dialect import Format
-from hetcal.cli.tables.kinds import Kinds
-from hetcal.cli.tables.reading import Chunk, read_chunks, read_frame
+from hetcal.cli.tables.dialect import CsvFormat
+from hetcal.cli.tables.reading import Chunk, NumberedTable, read_chunks, read_file
 from hetcal.cli.tables.writing import Writer, open_writer
 
-__all__ = ["Format", "Kinds", "Chunk", "Writer", "open_writer", "read_chunks", "read_frame"]
+__all__ = ["Chunk", "CsvFormat", "NumberedTable", "Writer", "open_writer", "read_chunks", "read_file"]

@@ -1,9 +1,9 @@
 """Parquet and Feather (Arrow IPC) files as columns, batch by batch.
 
-Memory is bounded before it is taken: row groups and record batches are refused if their metadata say that they are
-huge, and a label that is stored once but repeated in many rows makes batches shorter. A row group is read page by page,
-but a record batch as a whole, since its writer packed it so. Checksums are verified where a file has them, and whatever
-pyarrow says of a damaged file becomes one sentence.
+Memory is bounded before it is allocated: row groups and record batches are refused if they are huge according to their
+metadata, and a label that is stored once but repeated in many rows makes batches shorter. A row group is read page by
+page, a record batch as a whole, as it was written. Checksums are verified where a file has them, and whatever pyarrow
+says about a damaged file becomes one sentence.
 """
 
 import contextlib
@@ -28,26 +28,26 @@ MAX_GROUP_BYTES = 4 << 30
 BATCH_BYTES = 1 << 26  # of the text in a batch
 BUFFER_BYTES = 1 << 20
 PROBE_ROWS = 100
-# pandas' name for an index without a name: row numbers of another table, and no column of this one.
+# How pandas names an index without a name: it holds row numbers, and is not a column of the table.
 INDEX = "__index_level_"
 
 
 @contextlib.contextmanager
 def damage(name: str) -> Iterator[None]:
-    """What pyarrow says of a file it cannot read, in one sentence."""
+    """Report in one sentence what pyarrow says about a file that it cannot read."""
     try:
         yield
     except MemoryError:
         raise ValueError(f"{name} needs more memory than there is; write it in smaller row groups") from None
     except (pa.ArrowException, OSError, UnicodeError) as error:
         said = str(error).strip().split("\n")[0].rstrip(". ")[:200]
-        raise ValueError(f"{name} is damaged or cut short ({said}); copy or write it again") from None
+        raise ValueError(f"{name} is damaged or truncated ({said}); copy or write it again") from None
 
 
 def check_size(name: str, part: str, size: int) -> None:
     if size > MAX_GROUP_BYTES:
         advice = f"write it in {part}s of at most {MAX_GROUP_BYTES >> 30} GiB"
-        raise ValueError(f"{name} has a {part} that unpacks to {size / 2**30:.1f} GiB; {advice}")
+        raise ValueError(f"{name} has a {part} that decompresses to {size / 2**30:.1f} GiB; {advice}")
 
 
 def holds_text(type: pa.DataType) -> bool:
@@ -55,23 +55,23 @@ def holds_text(type: pa.DataType) -> bool:
 
 
 def text_lengths(cells: pa.Array) -> NDArray[np.int64]:
-    """The bytes of every cell of a text column, repeated labels counted every time."""
+    """The bytes of every cell of a text column; a repeated label counts every time."""
     if pa.types.is_dictionary(cells.type):
         labels = np.append(text_lengths(cells.dictionary), 0)
         lengths: NDArray[np.int64] = labels[cells.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
         return lengths
-    if pa.types.is_string_view(cells.type):  # pyarrow cannot tell; each view begins with the length
+    if pa.types.is_string_view(cells.type):  # pyarrow cannot measure these; each view begins with its length
         views = np.frombuffer(cells.buffers()[1], np.int32)[::4]
         return np.where(cells.is_valid(), views[cells.offset : cells.offset + len(cells)], 0).astype(np.int64)
     return pc.fill_null(pc.binary_length(cells), 0).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 class ArrowTable:
-    """What the two formats share: names of columns, and batches with row numbers."""
+    """What the two formats share: column names, and batches with row numbers."""
 
     decimal = "."
     file: Any
-    share: float | None = 0.0  # how much of it was read
+    share: float | None = 0.0  # of the file, read so far
 
     def __init__(self, name: str, schema: pa.Schema) -> None:
         self.name = name
@@ -84,7 +84,7 @@ class ArrowTable:
         self.file.close()
 
     def batches(self, wanted: Sequence[str], rows: int) -> Iterator[Batch]:
-        """The rows, of the wanted columns, at most `rows` at once."""
+        """The wanted columns, at most `rows` rows at once."""
         limit = max(1, min(rows, BATCH_CELLS // max(len(wanted), 1)))
         start = 1
         with damage(self.name):
@@ -101,7 +101,7 @@ class ArrowTable:
                     start += count
 
     def _text_sizes(self, data: pa.RecordBatch, start: int) -> NDArray[np.int64]:
-        """The bytes of text up to every row; a cell that no CSV file may have is refused here too."""
+        """The bytes of text up to every row. A cell that would be too long in CSV is refused here too."""
         total = np.zeros(data.num_rows, np.int64)
         for column, cells in zip(data.schema.names, data.columns, strict=True):
             if holds_text(cells.type):
@@ -109,7 +109,7 @@ class ArrowTable:
                 if lengths.max() > csv.field_size_limit():
                     row = start + int(np.argmax(lengths > csv.field_size_limit()))
                     fault = f"has a cell of more than {csv.field_size_limit()} bytes in column {column!r}"
-                    raise ValueError(f"row {row} of {self.name} {fault}; shorten it or leave the column out")
+                    raise ValueError(f"row {row} of {self.name} {fault}; shorten it or remove the column")
                 total += lengths
         return np.cumsum(total)
 
@@ -118,7 +118,7 @@ class ArrowTable:
 
 
 class ParquetTable(ArrowTable):
-    """A Parquet file, read page by page: a row group is never in memory as a whole."""
+    """A Parquet file, read page by page: no row group is ever in memory as a whole."""
 
     def __init__(self, name: str, path: Path) -> None:
         self.path = path
@@ -132,7 +132,7 @@ class ParquetTable(ArrowTable):
         super().__init__(name, schema)
 
     def _open(self, **options: Any) -> pq.ParquetFile:
-        # Without the buffer size a column of a row group is read as a whole.
+        # Without a buffer size, a column of a row group is read as a whole.
         safe = {"pre_buffer": False, "buffer_size": BUFFER_BYTES, "page_checksum_verification": True}
         return pq.ParquetFile(self.path, **safe, **options)
 
@@ -146,8 +146,8 @@ class ParquetTable(ArrowTable):
     def _safe_rows(self, wanted: list[str], limit: int) -> int:
         """How many rows can be read at once, whichever labels they repeat.
 
-        The metadata give the size of text as it is stored: a label once, however many rows have it, or only what
-        differs from the cell before.
+        The metadata give the size of text as it is stored: a label only once, however many rows have it, or only the
+        difference from the previous cell.
         """
         texts = {column for column in wanted if holds_text(self.schema.field(column).type)}
         if not texts:
@@ -170,9 +170,9 @@ class ParquetTable(ArrowTable):
 
 
 def longest_labels(file: pq.ParquetFile, group: int, columns: list[str]) -> int:
-    """The bytes of a row with the longest label of every column, from the dictionaries a row group begins with."""
+    """The bytes of a row with the longest label of every column, from the dictionaries of a row group."""
     longest = dict.fromkeys(columns, 0)
-    # A dictionary shows with the first cell that is not missing: the few columns that begin with none are read on.
+    # A dictionary is known at the first cell that is not missing; the few columns that begin without one are read on.
     for rows, most in ((PROBE_ROWS, 1), (BATCH_ROWS, None)):
         unseen = [column for column, length in longest.items() if not length]
         batches = file.iter_batches(rows, row_groups=[group], columns=unseen) if unseen else iter(())
@@ -185,7 +185,7 @@ def longest_labels(file: pq.ParquetFile, group: int, columns: list[str]) -> int:
 
 
 class FeatherTable(ArrowTable):
-    """A Feather or Arrow file, read record batch by record batch, as its writer cut it."""
+    """A Feather or Arrow file, read in the record batches in which it was written."""
 
     def __init__(self, name: str, path: Path) -> None:
         with damage(name):
@@ -194,8 +194,8 @@ class FeatherTable(ArrowTable):
         try:
             largest = largest_batch(path)
         except struct.error:
-            said = "its metadata point outside of it"
-            raise ValueError(f"{name} is damaged or cut short ({said}); copy or write it again") from None
+            said = "its metadata point outside the file"
+            raise ValueError(f"{name} is damaged or truncated ({said}); copy or write it again") from None
         check_size(name, "record batch", largest)
         super().__init__(name, schema)
 

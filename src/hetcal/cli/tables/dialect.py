@@ -1,6 +1,7 @@
-"""What a CSV file looks like: encoding, separator, decimal mark and header, as the user said or as its head shows.
+"""The dialect of a CSV file: encoding, separator, decimal mark and header, as given by the user or detected.
 
-Nothing is taken from the file's name. What cannot be told from the head is told by the reader, row and all.
+They are detected from the head of the file, never from its name. A fault further down is reported by the reader, with
+its row.
 """
 
 import codecs
@@ -15,13 +16,13 @@ from hetcal._checks import must
 Records = list[list[str]]
 
 SEPARATORS = ",;\t|"
-# Records looked at for the separator and the decimal mark.
-SAMPLE = 1000
-# Less regular than this, a character is no separator.
+# Records examined to detect the separator and the decimal mark.
+SAMPLE_RECORDS = 1000
+# A character that divides the records less regularly than this is not a separator.
 REGULAR = 0.8
 BOMS = {
     codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF32_LE: "utf-32",  # begins like the next
+    codecs.BOM_UTF32_LE: "utf-32",  # begins like the next one, so it is tested first
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
     codecs.BOM_UTF32_BE: "utf-32",
@@ -29,14 +30,14 @@ BOMS = {
 NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?", re.ASCII)
 DECIMAL_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?", re.ASCII)
 DECIMAL_POINT = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d*)\.\d+([eE][+-]?\d+)?|[+-]?\d{1,3}(,\d{3}){2,}", re.ASCII)
-# What may be thousands as well, and so shows neither mark.
+# Numbers whose mark may separate thousands as well, so that it decides nothing.
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,]\d{3})+", re.ASCII)
 DATE = re.compile(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}([T ].*)?", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Format:
-    """What the user said of a CSV file; None is found out."""
+class CsvFormat:
+    """What the user says about a CSV file; None is detected."""
 
     separator: str | None = None
     decimal: str | None = None
@@ -50,16 +51,18 @@ class Format:
             raise must("decimal", "be a point or a comma", self.decimal, "give . or ,")
         if self.encoding is not None:
             try:
-                io.TextIOWrapper(io.BytesIO(), self.encoding)  # refuses what is no encoding of text, such as hex
-                codecs.getincrementaldecoder(self.encoding)("replace").decode(b"a,b")  # idna cannot
+                # This rejects codecs that do not encode text, such as hex.
+                io.TextIOWrapper(io.BytesIO(), self.encoding)
+                # This rejects codecs that cannot decode in parts, such as idna.
+                codecs.getincrementaldecoder(self.encoding)("replace").decode(b"a,b")
             except (LookupError, ValueError):
                 advice = "give one such as utf-8, utf-16, cp1252 or latin-1"
-                raise must("encoding", "be an encoding Python knows", self.encoding, advice) from None
+                raise must("encoding", "be an encoding that Python knows", self.encoding, advice) from None
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """What the reader needs to know of a CSV file."""
+    """What the reader needs to know about a CSV file."""
 
     encoding: str
     separator: str
@@ -67,16 +70,16 @@ class Dialect:
     has_header: bool
 
 
-def find_dialect(name: str, head: bytes, is_whole: bool, format: Format) -> Dialect:
-    """Find out what the user did not say, from the head of the file.
+def find_dialect(name: str, head: bytes, is_whole: bool, format: CsvFormat) -> Dialect:
+    """Detect from the head of the file what the user does not say.
 
-    >>> find_dialect("a.csv", b"name;size\\noak;1,5\\n", True, Format())
+    >>> find_dialect("a.csv", b"name;size\\noak;1,5\\n", True, CsvFormat())
     Dialect(encoding='utf-8', separator=';', decimal=',', has_header=True)
     """
     encoding = format.encoding or find_encoding(name, head, is_whole)
     text = codecs.getincrementaldecoder(encoding)("replace").decode(head, is_whole).removeprefix("\ufeff")
     separator = format.separator or find_separator(text, is_whole)
-    records = sample(text, separator, is_whole)
+    records = sample_records(text, separator, is_whole)
     if not records:
         raise ValueError(f"{name} is empty; give a file with a header and rows")
     decimal = format.decimal or ("." if separator == "," else find_decimal(name, records))
@@ -85,17 +88,17 @@ def find_dialect(name: str, head: bytes, is_whole: bool, format: Format) -> Dial
 
 
 def find_encoding(name: str, head: bytes, is_whole: bool) -> str:
-    """UTF-8 or what the byte order mark says, else Windows' cp1252.
+    """The encoding of the byte order mark, else UTF-8 if the head is UTF-8, else cp1252 (Windows).
 
-    Text that is UTF-8 in some places and not in others is taken as UTF-8, so that the reader names the row: as cp1252
-    it would be read without a word, and wrongly.
+    A head that is only partly UTF-8 counts as UTF-8, so that the reader reports the first row that is not. As cp1252 it
+    would be read silently, and wrongly.
     """
     for mark, encoding in BOMS.items():
         if head.startswith(mark):
             return encoding
     if b"\0" in head:
-        advice = "export the table as CSV, or give --encoding utf-16-le if it is text of that kind"
-        raise ValueError(f"{name} is a binary file, not a table that can be read; {advice}")
+        advice = "export the table as CSV, or give --encoding utf-16-le if it is text in that encoding"
+        raise ValueError(f"{name} is a binary file, not a readable table; {advice}")
     text = codecs.getincrementaldecoder("utf-8")("surrogateescape").decode(head, is_whole)
     if text.isascii():
         return "utf-8"
@@ -103,25 +106,25 @@ def find_encoding(name: str, head: bytes, is_whole: bool) -> str:
     return "cp1252" if foreign and not re.search("[^\0-\x7f\udc80-\udcff]", text) else "utf-8"
 
 
-def sample(text: str, separator: str, is_whole: bool) -> Records:
-    """The first records that are not blank; the last one of a head that was cut is left out."""
+def sample_records(text: str, separator: str, is_whole: bool) -> Records:
+    """The first records that are not blank. If the head is only a part of the file, its last record is omitted."""
     records: Records = []
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
     try:
-        records.extend(record for record in islice(reader, SAMPLE) if record)
+        records.extend(record for record in islice(reader, SAMPLE_RECORDS) if record)
         is_whole = is_whole or next(reader, None) is not None
-    except csv.Error:  # a cell too long, perhaps because this is not the separator; the reader will say it
+    except csv.Error:  # a cell is too long, perhaps because this is not the separator; the reader will report it
         pass
     return records if is_whole or len(records) < 2 else records[:-1]
 
 
 def find_separator(text: str, is_whole: bool) -> str:
-    """The character that cuts the records into as many cells as the first one has, and best into numbers.
+    """The character that divides the records into equally many cells, and into the most numbers.
 
-    The last point keeps `1,5;2,5` from being three columns. Where nothing is regular, the first record decides, and the
-    reader then names the row that differs.
+    The second rule prevents `1,5;2,5` from becoming three columns. If no character is regular, the first record
+    decides, and the reader reports the row that differs.
     """
-    samples = {separator: sample(text, separator, is_whole) for separator in SEPARATORS}
+    samples = {separator: sample_records(text, separator, is_whole) for separator in SEPARATORS}
     ranks = {}
     for separator, records in samples.items():
         width = len(records[0]) if records else 0
@@ -135,14 +138,14 @@ def find_separator(text: str, is_whole: bool) -> str:
     widths = {separator: len(records[0]) if records else 0 for separator, records in samples.items()}
     if max(widths.values()) > 1:
         return max(widths, key=lambda separator: widths[separator])
-    # One column: a character that cuts no record at all, so that a decimal comma is not cut either.
+    # One column: a character that occurs in no record, so that a decimal comma does not divide one.
     return next((s for s, records in samples.items() if all(len(record) == 1 for record in records)), ",")
 
 
 def find_decimal(name: str, records: Records) -> str:
     """A comma, if more cells are numbers with a decimal comma than with a decimal point.
 
-    Commas that may all part thousands show nothing: taken for decimal marks, they would make 1,200 cars 1.2.
+    Commas that may all separate thousands decide nothing: as decimal marks they would turn 1,200 cars into 1.2.
     """
     cells = [cell.strip() for record in records for cell in record]
     commas = [cell for cell in cells if DECIMAL_COMMA.fullmatch(cell)]
@@ -150,7 +153,7 @@ def find_decimal(name: str, records: Records) -> str:
     if all(map(THOUSANDS.fullmatch, commas)):
         if commas and not any(cell.count(",") > 1 or not THOUSANDS.fullmatch(cell) for cell in points):
             raise ValueError(
-                f"{name} has numbers such as {commas[0]!r}, whose comma may part decimals or thousands; "
+                f"{name} has numbers such as {commas[0]!r}, whose comma may separate decimals or thousands; "
                 "give --decimal , if it is the decimal mark, or --decimal . if it is not"
             )
         return "."
@@ -158,6 +161,6 @@ def find_decimal(name: str, records: Records) -> str:
 
 
 def find_header(first: list[str]) -> bool:
-    """Whether the first record holds names: not if all that is in it are numbers and dates."""
+    """Whether the first record holds names: not if all of its cells are numbers and dates."""
     cells = [cell.strip() for cell in first if cell.strip()]
     return not cells or not all(NUMBER.fullmatch(cell) or DATE.fullmatch(cell) for cell in cells)

@@ -1,6 +1,7 @@
-"""From cells to numbers, text and dates: what a column holds is found out over all of its cells, or given.
+"""From cells to numbers, text and dates: the kind of a column is detected from all of its cells, or given.
 
-Whole columns are converted at once; only a column that does not convert is looked at cell by cell, to name the culprit.
+Whole columns are converted at once. Only a column that cannot be converted is examined cell by cell, to name the wrong
+one.
 """
 
 import re
@@ -14,29 +15,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hetcal._checks import reads_as_number
 from hetcal.cli.tables.patterns import (
     BOOLEANS,
     DASHES,
     DRESSED_NUMBER,
     ISO_DATE,
-    MISSING,
+    MISSING_WORDS,
     OTHER_DATE,
     ZONED_DATE,
     number_pattern,
 )
+from hetcal.tabular.columns import MISSING, Kind
 
-Kinds = dict[str, str]
-KINDS = ("numbers", "text", "dates")
-
-# A column with this share of numbers (and this many) is meant to hold numbers; the others are slips, not labels.
+# A column with this share of numbers (and this many) is meant to hold numbers; its other cells are slips, not labels.
 NEARLY_ALL = 0.9
 ENOUGH = 10
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the cells of a column stand, for messages."""
+class CellRange:
+    """Where the cells of a column are in a file, for messages."""
 
     file: str
     column: str
@@ -44,7 +42,7 @@ class Place:
     decimal: str
 
     def refuse(self, rule: str, cells: Any, is_wrong: NDArray[np.bool_], advice: str) -> ValueError:
-        """The error that names the first wrong cell and says how many there are."""
+        """The error that names the first wrong cell and counts the others."""
         first, count = int(np.argmax(is_wrong)), int(is_wrong.sum())
         more = f" and {count - 1} more such" if count > 1 else ""
         shown = shorten(cells[first].as_py())
@@ -59,13 +57,13 @@ def shorten(value: Any) -> str:
 
 
 def check_type(file: str, column: str, type: pa.DataType) -> None:
-    """Refuse, before anything is read, columns that are not cells of a table."""
+    """Refuse a column that does not hold cells of a table, before anything is read."""
     inner = type.value_type if pa.types.is_dictionary(type) else type
     known = (
         pa.types.is_null(inner) or is_numeric(inner) or is_date(inner) or is_text(inner) or pa.types.is_boolean(inner)
     )
     if not known:
-        advice = "convert it to numbers, text or dates, or leave it out of the file"
+        advice = "convert it to numbers, text or dates, or remove it from the file"
         raise ValueError(f"column {column!r} of {file} must hold numbers, text or dates, got {inner}; {advice}")
 
 
@@ -81,8 +79,8 @@ def is_text(type: pa.DataType) -> bool:
     return bool(pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_string_view(type))
 
 
-def read_column(cells: pa.ChunkedArray, place: Place, kind: str | None = None) -> Any:
-    """The cells as float64 numbers, objects (text) or datetime64, of the kind given or found out."""
+def read_column(cells: pa.ChunkedArray, place: CellRange, kind: Kind | None = None) -> NDArray[Any]:
+    """The cells as a column of a `Table`, of the given kind or of the detected one."""
     if pa.types.is_dictionary(cells.type):
         cells = decoded(cells)
         kind = kind or "text"  # whoever wrote categories meant labels
@@ -91,19 +89,19 @@ def read_column(cells: pa.ChunkedArray, place: Place, kind: str | None = None) -
     if is_text(cells.type):
         return read_words(cells, place, kind)
     if pc.all(pc.is_null(cells, nan_is_null=True)).as_py():
-        return nothing(len(cells), kind)
-    natural = "dates" if is_date(cells.type) else "numbers"
+        return all_missing(len(cells), kind)
+    natural: Kind = "dates" if is_date(cells.type) else "numbers"
     if kind not in (None, natural):
         advice = "give it the type it had in fit"
         raise ValueError(f"column {place.column!r} of {place.file} must hold {kind}, got {cells.type}; {advice}")
     if natural == "dates":
         options = pc.CastOptions(target_type=pa.timestamp("us"), allow_time_truncate=True)
         return pc.cast(cells, options=options).to_numpy()
-    return finite(pc.cast(cells, pa.float64(), safe=False).to_numpy(), cells, place)
+    return refuse_infinite(pc.cast(cells, pa.float64(), safe=False).to_numpy(), cells, place)
 
 
-def nothing(length: int, kind: str | None) -> Any:
-    """A column without a value; it fits every kind, and is numbers if none is given."""
+def all_missing(length: int, kind: Kind | None) -> NDArray[Any]:
+    """A column without any value. It fits every kind, and holds numbers if none is given."""
     return np.full(length, "NaT", "datetime64[us]") if kind == "dates" else np.full(length, np.nan)
 
 
@@ -115,19 +113,19 @@ def decoded(cells: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def words_of(cells: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The cells as text without spaces round it; missing ones are null."""
+    """The cells as text without surrounding spaces; missing ones are null."""
     words = pc.utf8_trim_whitespace(pc.cast(cells, pa.large_string()))
-    return pc.if_else(pc.is_in(words, value_set=pa.array(MISSING, pa.large_string())), None, words)
+    return pc.if_else(pc.is_in(words, value_set=pa.array(MISSING_WORDS, pa.large_string())), None, words)
 
 
-def read_words(cells: pa.ChunkedArray, place: Place, kind: str | None) -> Any:
+def read_words(cells: pa.ChunkedArray, place: CellRange, kind: Kind | None) -> NDArray[Any]:
     words = words_of(cells)
     if words.null_count == len(words):
-        return nothing(len(words), kind)
+        return all_missing(len(words), kind)
     if kind != "dates":
         numbers = to_numbers(words, place.decimal)
         if numbers is not None:
-            return finite(numbers, words, place)
+            return refuse_infinite(numbers, words, place)
         if kind == "numbers":
             raise refuse_number(words, place, is_new=False)
     dates = to_dates(words)
@@ -141,9 +139,9 @@ def read_words(cells: pa.ChunkedArray, place: Place, kind: str | None) -> Any:
 
 
 def to_numbers(words: pa.ChunkedArray, decimal: str) -> NDArray[np.float64] | None:
-    """Numbers, or 0 and 1 for false and true; None if some word is neither. Missing is NaN."""
+    """Numbers, or 0 and 1 for false and true; None if some word is neither. Missing values are NaN."""
     plain = words
-    if decimal == ",":  # a point is then no decimal mark, and must not pass for one
+    if decimal == ",":  # a point is then not a decimal mark and must not be read as one
         plain = pc.replace_substring(pc.replace_substring(words, ".", "_"), ",", ".")
     try:
         return pc.cast(plain, pa.float64()).to_numpy()
@@ -155,7 +153,7 @@ def to_numbers(words: pa.ChunkedArray, decimal: str) -> NDArray[np.float64] | No
 
 
 def to_dates(words: pa.ChunkedArray) -> NDArray[np.datetime64]:
-    """Dates to the microsecond, those with a time zone in universal time; NaT for what is no date."""
+    """Dates to the microsecond, those with a time zone in UTC; NaT for anything else."""
     is_iso = pc.match_substring_regex(words, ISO_DATE)
     if not pc.any(is_iso).as_py():
         return np.full(len(words), "NaT", "datetime64[us]")
@@ -164,8 +162,8 @@ def to_dates(words: pa.ChunkedArray) -> NDArray[np.datetime64]:
     return dates.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
 
 
-def refuse_mixed_zones(words: pa.ChunkedArray, place: Place) -> None:
-    """Refuse dates of which some have a time zone: nobody knows the zone of the others."""
+def refuse_mixed_zones(words: pa.ChunkedArray, place: CellRange) -> None:
+    """Refuse dates of which only some have a time zone: the zone of the others is unknown."""
     present = is_present(words)
     has_zone = matches(words, ZONED_DATE)
     first = int(np.argmax(present))
@@ -173,20 +171,18 @@ def refuse_mixed_zones(words: pa.ChunkedArray, place: Place) -> None:
     if differs.any():
         rule = "hold dates that all have a time zone or all have none"
         other = f"row {place.rows[first]} {'has one' if has_zone[first] else 'has none'}"
-        raise place.refuse(rule, words, differs, f"{other}: write all of them alike")
+        raise place.refuse(rule, words, differs, f"{other}: write all of them in the same way")
 
 
-def to_text(words: pa.ChunkedArray) -> Any:
-    """Objects, None where missing; labels that all read as numbers are marked as categories, to stay labels."""
+def to_text(words: pa.ChunkedArray) -> NDArray[Any]:
+    """Labels, each stored once however many rows share it."""
     encoded = words.combine_chunks().dictionary_encode()
-    labels = encoded.dictionary.to_pylist()
-    codes = encoded.indices.fill_null(-1).to_numpy()
-    if labels and all(reads_as_number(label) for label in labels):
-        return pd.Categorical.from_codes(codes, categories=labels)
-    return np.array([*labels, None], dtype=object)[codes]
+    labels = np.array([*encoded.dictionary.to_pylist(), MISSING], dtype=object)
+    column: NDArray[Any] = labels[encoded.indices.fill_null(-1).to_numpy()]
+    return column
 
 
-def finite(numbers: NDArray[np.float64], cells: pa.ChunkedArray, place: Place) -> NDArray[np.float64]:
+def refuse_infinite(numbers: NDArray[np.float64], cells: pa.ChunkedArray, place: CellRange) -> NDArray[np.float64]:
     wrong = np.isinf(numbers)
     if wrong.any():
         advice = "repair it, or leave the cell empty if the value is unknown"
@@ -202,8 +198,8 @@ def matches(words: pa.ChunkedArray, pattern: str) -> NDArray[np.bool_]:
     return pc.fill_null(pc.match_substring_regex(words, pattern), False).to_numpy()
 
 
-def refuse_slips(words: pa.ChunkedArray, dates: NDArray[np.datetime64], place: Place) -> None:
-    """Refuse columns that are meant to hold numbers or dates, but do not quite: as labels they would be worthless."""
+def refuse_slips(words: pa.ChunkedArray, dates: NDArray[np.datetime64], place: CellRange) -> None:
+    """Refuse a column that is meant to hold numbers or dates, but does not quite: as labels it would be useless."""
     present = is_present(words)
     is_number = matches(words, number_pattern(place.decimal)) | matches(words, DRESSED_NUMBER)
     # A dash may mean missing or zero; either way the column holds numbers.
@@ -213,7 +209,8 @@ def refuse_slips(words: pa.ChunkedArray, dates: NDArray[np.datetime64], place: P
     if is_meant(matches(words, ISO_DATE).sum(), present.sum()):
         raise refuse_date(words, dates, place, is_new=True)
     if matches(words, OTHER_DATE).sum() >= NEARLY_ALL * present.sum():
-        advice = f"write them so, leave the column out with --drop {shlex.quote(place.column)}, or {as_labels(place)}"
+        drop = f"--drop {shlex.quote(place.column)}"
+        advice = f"write them in this form, omit the column with {drop}, or {as_labels(place)}"
         raise place.refuse("hold dates as YYYY-MM-DD", words, present & np.isnat(dates), advice)
 
 
@@ -221,7 +218,7 @@ def is_meant(count: int, total: int) -> bool:
     return count > 0 and (count == total or (count >= ENOUGH and count >= NEARLY_ALL * total))
 
 
-def refuse_number(words: pa.ChunkedArray, place: Place, is_new: bool) -> ValueError:
+def refuse_number(words: pa.ChunkedArray, place: CellRange, is_new: bool) -> ValueError:
     wrong = is_present(words) & ~matches(words, number_pattern(place.decimal))
     value = words[int(np.argmax(wrong))].as_py()
     other = "," if place.decimal == "." else "."
@@ -236,7 +233,7 @@ def refuse_number(words: pa.ChunkedArray, place: Place, is_new: bool) -> ValueEr
     return place.refuse("hold numbers", words, wrong, f"{advice}, or {as_labels(place)}" if is_new else advice)
 
 
-def refuse_date(words: pa.ChunkedArray, dates: NDArray[np.datetime64], place: Place, is_new: bool) -> ValueError:
+def refuse_date(words: pa.ChunkedArray, dates: NDArray[np.datetime64], place: CellRange, is_new: bool) -> ValueError:
     advice = "repair it, or leave the cell empty if the date is unknown"
     wrong = is_present(words) & np.isnat(dates)
     return place.refuse(
@@ -244,5 +241,5 @@ def refuse_date(words: pa.ChunkedArray, dates: NDArray[np.datetime64], place: Pl
     )
 
 
-def as_labels(place: Place) -> str:
-    return f"give --text {shlex.quote(place.column)} to take the column as labels"
+def as_labels(place: CellRange) -> str:
+    return f"give --text {shlex.quote(place.column)} to treat the column as labels"

@@ -1,7 +1,7 @@
-"""How large the record batches of an Arrow file are once unpacked, from its own metadata, before any is read.
+"""The uncompressed size of the record batches of an Arrow file, from its own metadata, before any batch is read.
 
-pyarrow does not tell: the footer lists where the messages lie, a message lists its buffers, and a packed buffer begins
-with its unpacked size (the Arrow IPC format; its metadata are FlatBuffers tables).
+pyarrow does not report it. In the Arrow IPC format the footer lists the positions of the messages, a message lists its
+buffers, and a compressed buffer begins with its uncompressed size; the metadata are FlatBuffers tables.
 """
 
 import mmap
@@ -14,7 +14,7 @@ CONTINUATION = -1
 
 
 class Metadata:
-    """FlatBuffers tables, as far as they are needed here."""
+    """The part of FlatBuffers that is needed here."""
 
     def __init__(self, data: mmap.mmap) -> None:
         self.data = data
@@ -26,7 +26,7 @@ class Metadata:
         return place + self.number("I", place)
 
     def field(self, table: int, slot: int) -> int | None:
-        """Where a field of a table lies; None if it is left out."""
+        """The position of a field of a table; None if the table omits it."""
         directory = table - self.number("i", table)
         entry = 4 + 2 * slot
         offset = self.number("H", directory + entry) if entry < self.number("H", directory) else 0
@@ -50,34 +50,34 @@ class Metadata:
 
 
 def largest_batch(path: Path) -> int:
-    """The unpacked bytes of the largest record batch and of all dictionaries, which are in memory together.
+    """The uncompressed bytes of the largest record batch and of all dictionaries, which are in memory together.
 
     Raises:
-        struct.error: If the metadata point outside of the file.
+        struct.error: If the metadata point outside the file.
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         metadata = Metadata(data)
         end = len(data) - FOOTER_END
         start = end - metadata.number("i", end)
         footer = metadata.follow(start)
-        dictionaries = [unpacked(metadata, *block) for block in metadata.structs(footer, 2, "<qi4xq")]
-        batches = [unpacked(metadata, *block) for block in metadata.structs(footer, 3, "<qi4xq")]
+        dictionaries = [uncompressed_size(metadata, *block) for block in metadata.structs(footer, 2, "<qi4xq")]
+        batches = [uncompressed_size(metadata, *block) for block in metadata.structs(footer, 3, "<qi4xq")]
     return sum(dictionaries) + max(batches, default=0)
 
 
-def unpacked(metadata: Metadata, start: int, header_size: int, body_size: int) -> int:
-    """The bytes of one message's body once it is unpacked."""
+def uncompressed_size(metadata: Metadata, start: int, header_size: int, body_size: int) -> int:
+    """The uncompressed bytes of the body of one message."""
     # Old files have no continuation mark before the length of the metadata.
     message = metadata.follow(start + (8 if metadata.number("i", start) == CONTINUATION else 4))
     batch = metadata.child(message, 2)
     kind = metadata.field(message, 1)
     if kind is not None and metadata.number("B", kind) == DICTIONARY_BATCH:
         batch = metadata.child(batch, 1)
-    if metadata.field(batch, 3) is None:  # not packed
+    if metadata.field(batch, 3) is None:  # not compressed
         return body_size
     total = 0
     for offset, length in metadata.structs(batch, 2, "<qq"):
         if length:
             size = metadata.number("q", start + header_size + offset)
-            total += length if size < 0 else size  # -1: this buffer is not packed
+            total += length if size < 0 else size  # -1: this buffer is not compressed
     return total

@@ -1,17 +1,17 @@
-"""How cells are written: missing values, numbers and dates, as words and as regular expressions.
+"""How missing values, numbers and dates are written: words and regular expressions.
 
-The expressions are for whole cells, in the syntax that Python's `re` and pyarrow (RE2) share.
+The expressions match whole cells, in the syntax that Python's `re` and pyarrow (RE2) share.
 """
 
-# pandas' list and "?", as old data sets write it. A lone dash is not here: it stands for zero as often as for missing.
-MISSING = (
+# The list of pandas, and "?" as in old data sets. A single dash is absent: it means zero as often as missing.
+MISSING_WORDS = (
     *("", "NA", "N/A", "n/a", "#N/A", "#NA", "#N/A N/A", "<NA>", "NaN", "nan", "NAN", "-NaN", "-nan", "null", "NULL"),
     *("Null", "None", "?", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
 )
 DASHES = ("-", "--", "\u2013", "\u2014", ".")
 BOOLEANS = ("true", "false")
 
-# A number all right, but not for a machine: thousands separators, the other decimal mark, a currency, per cent.
+# Numbers for people: with thousands separators, the other decimal mark, a currency or a percent sign.
 _GROUP = "[,.' \u00a0\u202f\u2019]"
 DRESSED_NUMBER = rf"^[+-]?[$€£¥]?\s*[+-]?(\d{{1,3}}({_GROUP}\d{{3}})+|\d+)([.,]\d+)?\s*[%$€£¥]?$"
 

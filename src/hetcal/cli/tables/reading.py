@@ -1,4 +1,4 @@
-"""Reading tables: as a whole (`read_frame`), or in chunks of bounded size (`read_chunks`)."""
+"""Reading files of tables: as a whole (`read_file`), or in chunks of bounded size (`read_chunks`)."""
 
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,112 +13,109 @@ from numpy.typing import NDArray
 
 from hetcal._checks import check_choice, check_number
 from hetcal.cli.tables.arrow import FeatherTable, ParquetTable
-from hetcal.cli.tables.dialect import Format
-from hetcal.cli.tables.kinds import KINDS, Kinds, Place, check_type, decoded, read_column
+from hetcal.cli.tables.dialect import CsvFormat
+from hetcal.cli.tables.kinds import CellRange, check_type, decoded, read_column
 from hetcal.cli.tables.records import Batch, TextTable
 from hetcal.cli.tables.sources import open_source
+from hetcal.tabular.columns import COLUMN_KINDS, Kind, Table
 
 AnyTable = TextTable | ParquetTable | FeatherTable
 
-# A chunk of long texts has fewer rows, so that its size stays bounded too.
+# A chunk of long texts has fewer rows, so that its size is bounded too.
 CHUNK_BYTES = 1 << 26
-FRAME_ROWS = 50_000  # read at once for a frame
-FIND_OUT = Format()
-SHOWN = 10  # columns named in a message
+ROWS_AT_ONCE = 50_000
+DETECTED = CsvFormat()
+MOST_COLUMNS_SHOWN = 10  # in a message
+
+
+@dataclass
+class NumberedTable:
+    """A table, and the numbers of its rows as messages show them."""
+
+    table: Table
+    rows: NDArray[np.int64]
+
+
+@dataclass
+class Chunk(NumberedTable):
+    """Some rows of a file.
+
+    `table` holds the requested columns, converted. `kept` holds further columns as they are in the file: text for CSV,
+    their own types for Parquet and Feather. `share` is the approximate share of the file read so far, None for a pipe.
+    """
+
+    kept: pd.DataFrame
+    share: float | None
 
 
 @dataclass
 class Block:
-    """Batches joined, and the numbers of their rows as messages show them."""
+    """Joined batches, and the numbers of their rows as messages show them."""
 
     data: pa.Table
     rows: NDArray[np.int64]
 
-    @property
-    def index(self) -> pd.Index:
-        first, last = int(self.rows[0]), int(self.rows[-1])
-        return pd.RangeIndex(first, last + 1) if last - first + 1 == len(self.rows) else pd.Index(self.rows)
 
-
-@dataclass
-class Chunk:
-    """Some rows of a table.
-
-    `frame` holds the columns asked for, converted; `kept` holds others as they are in the file: text for CSV, their own
-    types for Parquet and Feather. The index of both are the numbers of the rows as messages show them; `first_row` is
-    the first of them. `share` is about how much of the file was read by then, None for a pipe.
-    """
-
-    frame: pd.DataFrame
-    kept: pd.DataFrame
-    first_row: int
-    share: float | None
-
-
-def read_frame(
+def read_file(
     path: str | Path,
-    format: Format = FIND_OUT,
+    format: CsvFormat = DETECTED,
     *,
     texts: Collection[str] = (),
-    kinds: Kinds | None = None,
+    kinds: Mapping[str, Kind] | None = None,
     drop: Collection[str] = (),
-) -> pd.DataFrame:
-    """Read a whole table: float64 for numbers, objects for text, datetime64 for dates; missing is NaN, None, NaT.
+) -> NumberedTable:
+    """Read a whole table.
 
     Args:
         path: A CSV (also gzip), Parquet or Feather file, or "-" for standard input.
-        format: What is known of a CSV file; the rest is found out.
+        format: What is known about a CSV file; the rest is detected.
         texts: Columns that hold labels, whatever they look like.
-        kinds: The columns wanted and their kinds. None takes all columns and finds the kinds out over all rows.
+        kinds: The columns to read and their kinds. With None all columns are read, and their kinds are detected from
+            all rows.
         drop: Columns that are not read.
-
-    Returns:
-        The frame; its index are the numbers of the rows as messages show them. A text column of labels that all read as
-        numbers is categorical, so that it stays one.
     """
     with open_table(path, format) as table:
         for option, columns in (("--text", texts), ("--drop", drop)):
             for column in columns:
                 check_choice(option, column, table.columns)
-        known = dict.fromkeys(texts, "text") if kinds is None else kinds
+        known: Mapping[str, Kind] = dict.fromkeys(texts, "text") if kinds is None else kinds
         wanted = without(table.columns, drop) if kinds is None else list(kinds)
         check_columns(table, wanted)
-        block = join(table.batches(wanted, FRAME_ROWS), table.name)
-        return convert(table, block, {column: known.get(column) for column in wanted})
+        block = join_batches(table.batches(wanted, ROWS_AT_ONCE), table.name)
+        return NumberedTable(convert(table, block, {column: known.get(column) for column in wanted}), block.rows)
 
 
 def read_chunks(
     path: str | Path,
-    kinds: Kinds | None,
-    format: Format = FIND_OUT,
+    kinds: Mapping[str, Kind],
+    format: CsvFormat = DETECTED,
     *,
     keep: Sequence[str] = (),
-    rows: int = 50_000,
+    rows: int = ROWS_AT_ONCE,
 ) -> Iterator[Chunk]:
-    """Read a table in chunks of at most `rows` rows, in bounded memory however long it is.
+    """Read a table in chunks of at most `rows` rows; memory is bounded, however long the file is.
 
     Args:
         path: A CSV (also gzip), Parquet or Feather file, or "-" for standard input.
-        kinds: The columns wanted and their kinds: "numbers", "text" or "dates". None gives all columns as they are.
-        format: What is known of a CSV file; the rest is found out.
-        keep: Columns to hand on as they are.
-        rows: The most rows of a chunk.
+        kinds: The columns to read and their kinds.
+        format: What is known about a CSV file; the rest is detected.
+        keep: Columns to pass on as they are.
+        rows: Maximum number of rows of a chunk.
     """
     check_number("rows", rows, 1, integer=True)
+    kept = list(dict.fromkeys(keep))
+    wanted = list(dict.fromkeys([*kinds, *kept]))
     with open_table(path, format) as table:
-        wanted = table.columns if kinds is None else list(kinds)
-        check_columns(table, [*wanted, *keep])
-        for batches in group(table.batches(list(dict.fromkeys([*wanted, *keep])), rows), rows):
-            block = join(batches, table.name)
-            frame = as_it_is(block, wanted, table.decimal) if kinds is None else convert(table, block, dict(kinds))
-            yield Chunk(
-                frame, as_it_is(block, list(dict.fromkeys(keep)), table.decimal), int(block.rows[0]), table.share
-            )
+        check_columns(table, wanted)
+        for batches in group_batches(table.batches(wanted, rows), rows):
+            block = join_batches(batches, table.name)
+            converted = convert(table, block, kinds)
+            yield Chunk(converted, block.rows, as_in_the_file(block, kept, table.decimal), table.share)
 
 
 @contextlib.contextmanager
-def open_table(path: str | Path, format: Format) -> Iterator[AnyTable]:
-    """The table of a file, by what the file holds and not by its name."""
+def open_table(path: str | Path, format: CsvFormat) -> Iterator[AnyTable]:
+    """The table in a file. The content of the file decides the format, not its name."""
     with open_source(path) as source:
         table: AnyTable
         if source.form == "parquet":
@@ -132,7 +129,7 @@ def open_table(path: str | Path, format: Format) -> Iterator[AnyTable]:
 
 
 def check_columns(table: AnyTable, wanted: Collection[str]) -> None:
-    """All columns wanted are there and hold cells; the others are named too, so that a new spelling is seen."""
+    """Check that all wanted columns exist and hold cells. The other columns are listed, so that a renamed one shows."""
     missing = without(dict.fromkeys(wanted), table.columns)
     if missing:
         others = without(table.columns, wanted)
@@ -147,17 +144,18 @@ def check_columns(table: AnyTable, wanted: Collection[str]) -> None:
 
 
 def without(columns: Iterable[str], others: Iterable[str]) -> list[str]:
-    left_out = set(others)
-    return [column for column in columns if column not in left_out]
+    omitted = set(others)
+    return [column for column in columns if column not in omitted]
 
 
 def listed(columns: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, columns[:SHOWN]))
-    return shown if len(columns) <= SHOWN else f"{shown} and {len(columns) - SHOWN} more"
+    shown = ", ".join(map(repr, columns[:MOST_COLUMNS_SHOWN]))
+    more = len(columns) - MOST_COLUMNS_SHOWN
+    return shown if more <= 0 else f"{shown} and {more} more"
 
 
-def group(batches: Iterable[Batch], rows: int) -> Iterator[list[Batch]]:
-    """Batches that make one chunk: no more than `rows` rows, and no further batch once they are large."""
+def group_batches(batches: Iterable[Batch], rows: int) -> Iterator[list[Batch]]:
+    """Batches that form one chunk: no more than `rows` rows, and no further batch once they are large."""
     together: list[Batch] = []
     count = size = 0
     for batch in batches:
@@ -170,33 +168,31 @@ def group(batches: Iterable[Batch], rows: int) -> Iterator[list[Batch]]:
     yield together
 
 
-def join(batches: Iterable[Batch], name: str) -> Block:
+def join_batches(batches: Iterable[Batch], name: str) -> Block:
     parts = list(batches)
     if not parts:
         raise ValueError(f"{name} has columns but no rows; give a file with rows")
     return Block(pa.Table.from_batches([part.data for part in parts]), np.concatenate([part.rows for part in parts]))
 
 
-def convert(table: AnyTable, block: Block, kinds: Mapping[str, str | None]) -> pd.DataFrame:
-    """The columns as numbers, text and dates; None is found out."""
+def convert(table: AnyTable, block: Block, kinds: Mapping[str, Kind | None]) -> Table:
+    """The columns as numbers, text and dates; a kind of None is detected."""
     columns = {}
     for column, kind in kinds.items():
         if kind is not None:
-            check_choice("kind", kind, KINDS)
-        place = Place(table.name, column, block.rows, table.decimal)
+            check_choice("kind", kind, COLUMN_KINDS)
+        place = CellRange(table.name, column, block.rows, table.decimal)
         try:
-            values = read_column(block.data[column], place, kind)
-        except pa.ArrowException as error:  # such as a date beyond all years
+            columns[column] = read_column(block.data[column], place, kind)
+        except pa.ArrowException as error:  # such as a date far beyond all calendars
             raise ValueError(f"column {column!r} of {table.name} cannot be read: {str(error)[:200]}") from None
-        # With the type said, text is of one type whether there are missing values or not.
-        columns[column] = pd.Series(values, block.index, dtype=values.dtype)
-    return pd.DataFrame(columns, index=block.index)
+    return Table(columns)
 
 
-def as_it_is(block: Block, wanted: Sequence[str], decimal: str) -> pd.DataFrame:
-    """The columns in Arrow's own types, so that long whole numbers with gaps, decimals and dates stay what they are.
+def as_in_the_file(block: Block, wanted: Sequence[str], decimal: str) -> pd.DataFrame:
+    """The columns in Arrow's own types, so that long integers with missing values, decimals and dates are preserved.
 
-    Numbers with a decimal comma get a point, since files are written with points.
+    Numbers with a decimal comma get a decimal point, since files are written with points.
     """
     columns = {}
     for column in wanted:
@@ -204,4 +200,4 @@ def as_it_is(block: Block, wanted: Sequence[str], decimal: str) -> pd.DataFrame:
         if decimal == ",":
             cells = pc.replace_substring_regex(cells, r"^(\s*[+-]?\d+),(\d+\s*)$", r"\1.\2")
         columns[column] = pd.array(cells, dtype=pd.ArrowDtype(cells.type))
-    return pd.DataFrame(columns, index=block.index)
+    return pd.DataFrame(columns)

@@ -1,7 +1,8 @@
-"""Records of a CSV file as columns of text, batch by batch.
+"""The records of a CSV file as columns of text, batch by batch.
 
-Python's csv module cuts the records: unlike faster readers it tells short rows from missing cells, and a row can be
-named for everything that is wrong. Memory is bounded by rows, cells and characters of a batch, whatever the file holds.
+They are parsed by Python's csv module and not by the faster pyarrow.csv, whose errors are worse: it skips blank lines
+without counting them, so that its row numbers are not those of the file, and it accepts NUL bytes and text after a
+closing quotation mark. Memory is bounded by the rows, cells and characters of a batch.
 """
 
 import csv
@@ -14,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hetcal.cli.tables.dialect import Format, find_dialect
-from hetcal.cli.tables.sources import Source, plain_errors
+from hetcal.cli.tables.dialect import CsvFormat, find_dialect
+from hetcal.cli.tables.sources import TableSource, reading_errors
 
-# More rows at once are slower: Python's garbage collector looks at all of them again and again.
+# More rows at once are slower, because Python's garbage collector visits all of them again and again.
 BATCH_ROWS = 10_000
 BATCH_CELLS = 1_000_000
 MAX_COLUMNS = 100_000
@@ -32,7 +33,7 @@ class Batch:
 
     data: pa.RecordBatch
     rows: NDArray[np.int64]
-    size: int  # about how many bytes it takes, labels written out
+    size: int  # approximate bytes in memory, every label written out
 
 
 def check_count(name: str, count: int) -> None:
@@ -41,7 +42,7 @@ def check_count(name: str, count: int) -> None:
 
 
 def check_names(name: str, columns: Sequence[str], or_else: str = "") -> None:
-    """Every column has a name of its own, and there are not absurdly many."""
+    """Every column needs a name of its own, and there is a maximum number of columns."""
     check_count(name, len(columns))
     places: dict[str, int] = {}
     for place, column in enumerate(columns, start=1):
@@ -54,9 +55,9 @@ def check_names(name: str, columns: Sequence[str], or_else: str = "") -> None:
 
 
 class TextTable:
-    """A CSV file: its columns, then its rows. Blank lines hold no row, but are counted, as a spreadsheet does."""
+    """A CSV file: its columns, then its rows. A blank line is no row, but is counted, as in a spreadsheet."""
 
-    def __init__(self, source: Source, format: Format) -> None:
+    def __init__(self, source: TableSource, format: CsvFormat) -> None:
         self.source = source
         self.name = source.name
         self.dialect = find_dialect(source.name, source.head, source.is_whole, format)
@@ -83,11 +84,11 @@ class TextTable:
 
     @property
     def share(self) -> float | None:
-        """How much of it was read, about; None if that cannot be known."""
+        """The approximate share of the file that was read; None if that cannot be known."""
         return self.source.share
 
     def batches(self, wanted: Sequence[str], rows: int) -> Iterator[Batch]:
-        """The rows, of the wanted columns, at most `rows` at once."""
+        """The wanted columns, at most `rows` rows at once."""
         limit = max(1, min(rows, BATCH_ROWS, BATCH_CELLS // len(self.columns)))
         block, self.pending = self.pending, []
         for record in self._records():
@@ -98,7 +99,7 @@ class TextTable:
         yield from self._batch(block, wanted)
 
     def _batch(self, block: list[list[str]], wanted: Sequence[str]) -> Iterator[Batch]:
-        """The block as columns, unless it is empty; every record must have as many cells as there are columns."""
+        """The block as columns, unless it is empty. Every record must have as many cells as there are columns."""
         width = len(self.columns)
         numbers = np.arange(self.row - len(block), self.row)
         if set(map(len, block)) != {width}:
@@ -123,7 +124,8 @@ class TextTable:
                 yield record
         except csv.Error as error:
             if "limit" in str(error):
-                fault = f"has a cell of more than {csv.field_size_limit()} characters; is a quotation mark not closed?"
+                limit = csv.field_size_limit()
+                fault = f"has a cell of more than {limit} characters; check that every quotation mark is closed"
             elif "end of data" in str(error):
                 fault = "opens a quotation mark that is never closed; close it"
             else:
@@ -131,19 +133,18 @@ class TextTable:
             raise ValueError(f"row {self.row} of {self.name} {fault}") from None
 
     def _lines(self) -> Iterator[str]:
-        """The lines, looked at for what no table holds."""
-        with plain_errors(self.name):
+        """The lines, checked for what no table contains."""
+        with reading_errors(self.name):
             while line := self._line():
                 self.size += len(line)
-                # A batch ends as soon as it is larger than the limit, so what is beyond is of one row.
+                # A batch ends once it exceeds the limit, so anything beyond belongs to a single row.
                 if len(line) == MAX_CHARACTERS or self.size > 2 * MAX_CHARACTERS:
-                    raise ValueError(
-                        f"row {self.row} of {self.name} has over {MAX_CHARACTERS} characters; is it a table?"
-                    )
+                    fault = f"has over {MAX_CHARACTERS} characters; check that the file is a table"
+                    raise ValueError(f"row {self.row} of {self.name} {fault}")
                 if "\0" in line:
                     raise ValueError(f"row {self.row} of {self.name} holds NUL bytes; export the table as CSV again")
                 if len(line) > MAX_COLUMNS:
-                    # Counted before they are cut, since cells take far more memory than their separators.
+                    # Counted before the line is divided, since cells take far more memory than their separators.
                     cells = 1 + QUOTED.sub("", line).count(self.dialect.separator)
                     check_count(self.name if self.row == 1 else f"row {self.row} of {self.name}", cells)
                 if not line.isascii() and UNDECODED.search(line):

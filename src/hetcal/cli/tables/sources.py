@@ -1,6 +1,6 @@
-"""The bytes of a table: from a file or standard input, unpacked if gzip, with a first look at what they are.
+"""The bytes of a table, from a file or standard input: decompressed if they are gzip, their format detected.
 
-Text is never read twice, so that pipes work: the head that was looked at is handed on in front of the rest.
+Text is read only once, so that pipes work: the head that was examined is passed on in front of the rest.
 """
 
 import contextlib
@@ -23,8 +23,8 @@ CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 KNOWN_BINARIES = {
     b"PK\x03\x04": "an Excel (.xlsx), model or zip file",
     b"\xd0\xcf\x11\xe0": "an old Excel (.xls) or Word file",
-    b"\x89PNG": "a PNG picture",
-    b"\xff\xd8\xff": "a JPEG picture",
+    b"\x89PNG": "a PNG image",
+    b"\xff\xd8\xff": "a JPEG image",
     b"SQLite format 3": "an SQLite database",
     b"\x89HDF": "an HDF5 file",
     b"FEA1": "a Feather file of the old version 1",
@@ -39,26 +39,26 @@ KNOWN_TEXTS = {b"%pdf-": "a PDF file", b"<!doctype html": "a web page", b"<html"
 
 
 @dataclass
-class Source:
-    """A table's bytes: `form` is "text", "parquet" or "arrow"; `stream` starts at the beginning, `head` included."""
+class TableSource:
+    """The bytes of a table. `form` is "text", "parquet" or "arrow"; `stream` starts at the beginning, with the head."""
 
     name: str
     form: str
     head: bytes
-    is_whole: bool  # the head is all there is
+    is_whole: bool  # whether the head is the whole file
     stream: BinaryIO
-    file: BinaryIO | None = None  # as it lies on the disk, packed or not
+    file: BinaryIO | None = None  # as it is on the disk, compressed or not
 
     @property
     def share(self) -> float | None:
-        """How much of the file was read; unknown of a pipe."""
+        """The share of the file that was read; unknown for a pipe."""
         if self.file is None or not self.file.seekable():
             return None
         return self.file.tell() / max(os.fstat(self.file.fileno()).st_size, 1)
 
 
 class Rejoined(io.RawIOBase):
-    """The head that was read already, then the rest."""
+    """The head, which was read already, then the rest."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self.head = memoryview(head)
@@ -79,8 +79,8 @@ def name_of(path: str | Path) -> str:
 
 
 @contextlib.contextmanager
-def plain_errors(name: str) -> Iterator[None]:
-    """What can go wrong while bytes are read, in one sentence."""
+def reading_errors(name: str) -> Iterator[None]:
+    """Report what goes wrong while bytes are read, in one sentence."""
     try:
         yield
     except FileNotFoundError:
@@ -88,19 +88,19 @@ def plain_errors(name: str) -> Iterator[None]:
     except IsADirectoryError:
         raise IsADirectoryError(f"{name} is a folder; give the name of a file in it") from None
     except EOFError:
-        raise ValueError(f"{name} is cut short: its gzip data end too early; copy or write it again") from None
+        raise ValueError(f"{name} is truncated: its gzip data end too early; copy or write it again") from None
     except (gzip.BadGzipFile, zlib.error):
-        raise ValueError(f"{name} is damaged: its gzip data cannot be unpacked; copy or write it again") from None
+        raise ValueError(f"{name} is damaged: its gzip data cannot be decompressed; copy or write it again") from None
     except OSError as error:
         raise OSError(f"{name} cannot be read: {error.strerror or error}") from None
 
 
 @contextlib.contextmanager
-def open_source(path: str | Path) -> Iterator[Source]:
-    """Open a file or standard input ("-"), and refuse what cannot be a table."""
+def open_source(path: str | Path) -> Iterator[TableSource]:
+    """Open a file or standard input ("-"); refuse what cannot be a table."""
     name = name_of(path)
     with contextlib.ExitStack() as stack:
-        with plain_errors(name):
+        with reading_errors(name):
             if str(path) == "-":
                 if sys.stdin is None:
                     raise OSError("it is closed")
@@ -116,10 +116,10 @@ def open_source(path: str | Path) -> Iterator[Source]:
         form = find_form(name, head)
         if form != "text" and (is_gzip or str(path) == "-" or not file.seekable()):
             raise ValueError(
-                f"{name} holds {'gzipped ' if is_gzip else ''}Parquet or Feather, which is read from an unpacked file "
-                "only; give the name of such a file, or CSV"
+                f"{name} holds {'gzipped ' if is_gzip else ''}Parquet or Feather data, which can be read only from an "
+                "uncompressed file; give the name of such a file, or CSV"
             )
-        yield Source(name, form, head, len(head) < HEAD_BYTES, stack.enter_context(rejoin(head, file)), raw)
+        yield TableSource(name, form, head, len(head) < HEAD_BYTES, stack.enter_context(rejoin(head, file)), raw)
 
 
 def rejoin(head: bytes, rest: BinaryIO) -> BinaryIO:
@@ -127,11 +127,11 @@ def rejoin(head: bytes, rest: BinaryIO) -> BinaryIO:
 
 
 def find_form(name: str, head: bytes) -> str:
-    """Text, Parquet or Arrow, by the first bytes; anything else is refused with the advice to export it."""
+    """Text, Parquet or Arrow, by the first bytes; anything else is refused, with the advice to export it."""
     if not head:
         raise ValueError(f"{name} is empty; give a file with a header and rows")
     known = KNOWN_TEXTS
-    if CONTROL.search(head[:64]):  # a header may begin with the letters of a format, but text has no such characters
+    if CONTROL.search(head[:64]):  # a header may begin with the letters of a format, but text has no control characters
         if head.startswith(PARQUET):
             return "parquet"
         if head.startswith(ARROW):
@@ -142,5 +142,5 @@ def find_form(name: str, head: bytes) -> str:
         (what for magic, what in known.items() if start.startswith(magic) or start.lower().startswith(magic)), None
     )
     if what:
-        raise ValueError(f"{name} is {what}, not a table that can be read; export the table as CSV")
+        raise ValueError(f"{name} is {what}, not a readable table; export the table as CSV")
     return "text"

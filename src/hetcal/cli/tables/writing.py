@@ -1,6 +1,6 @@
-"""Writing tables chunk by chunk: the file appears, whole, when the last chunk is written.
+"""Writing tables chunk by chunk: the complete file appears once the last chunk is written.
 
-Text that a spreadsheet would take for a formula is made harmless in CSV; numbers are written so that they read back bit
+In CSV, text that a spreadsheet would run as a formula is made harmless. Numbers are written so that they read back bit
 for bit.
 """
 
@@ -21,15 +21,15 @@ from hetcal._checks import must
 from hetcal._files import atomic_open, check_may_write
 
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".arrow")
-# What spreadsheets take for a formula, the full-width signs too; spaces and marks of no width before it do not help.
+# What spreadsheets take for a formula, also with full-width signs or after spaces and zero-width marks.
 FORMULA = re.compile(r"[\s\x00-\x1f\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 PLAIN_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?", re.ASCII)
-# All usual separators, so that whoever reads the file finds the right one; a lone CR is a line end to many.
+# All common separators, so that every reader detects the right one; many readers take a lone CR for a line end.
 NEEDS_QUOTES = re.compile(r"""[,;\t|"\r\n]|^\s|\s$""")
 
 
 class Sink(Protocol):
-    """A file format: takes tables of one schema, one after the other."""
+    """A file format that takes tables of one schema, one after the other."""
 
     def write(self, table: pa.Table) -> None: ...
 
@@ -37,7 +37,7 @@ class Sink(Protocol):
 
 
 class Writer:
-    """Takes the chunks of a table; the first one decides the types of all."""
+    """Takes the chunks of a table; the first one decides the types of the columns."""
 
     def __init__(self, name: str, file: BinaryIO) -> None:
         self.name = name
@@ -46,28 +46,28 @@ class Writer:
         self.sink: Sink
 
     def write(self, frame: pd.DataFrame) -> None:
-        """Write one more chunk, with the columns of the first one."""
+        """Write the next chunk, which must have the columns of the first one."""
         if self.schema is None:
             schema = schema_of(frame)
-            with plain_errors(self.name):
+            with writing_errors(self.name):
                 self.sink = open_sink(self.name, self.file, schema)
             self.schema = schema
         columns = [str(column) for column in frame.columns]
         if columns != self.schema.names:
             raise must("frame", f"have the columns {self.schema.names}", columns, "give every chunk the same columns")
         table = pa.Table.from_pandas(frame, schema=self.schema, preserve_index=False)
-        with plain_errors(self.name):
+        with writing_errors(self.name):
             self.sink.write(table)
 
     def close(self) -> None:
         if self.schema is None:
-            raise ValueError(f"{self.name} is not written: there are no rows")
-        with plain_errors(self.name):
+            raise ValueError(f"{self.name} was not written: there are no rows")
+        with writing_errors(self.name):
             self.sink.close()
             self.file.flush()
 
     def abandon(self) -> None:
-        """Let go of the file without caring for its end, which nobody will see."""
+        """Close the incomplete file, which will be deleted."""
         if self.schema is not None:
             with contextlib.suppress(Exception):
                 self.sink.close()
@@ -75,9 +75,9 @@ class Writer:
 
 @contextlib.contextmanager
 def open_writer(path: str | Path, *, force: bool = False) -> Iterator[Writer]:
-    """Open a table for writing; its format is that of the file's ending, and CSV on standard output for "-".
+    """Open a table for writing. The ending of the name chooses the format; "-" writes CSV to standard output.
 
-    Nothing appears under the name until the block has ended without an exception; otherwise the old file stays.
+    The file appears when the block ends without an exception; otherwise an existing file remains as it was.
 
     Raises:
         OSError: The file exists and `force` is not given, or it cannot be written.
@@ -104,8 +104,8 @@ def open_writer(path: str | Path, *, force: bool = False) -> Iterator[Writer]:
 
 
 @contextlib.contextmanager
-def plain_errors(name: str) -> Iterator[None]:
-    """A full disk and its like, in one sentence; a broken pipe is for the caller."""
+def writing_errors(name: str) -> Iterator[None]:
+    """Report a full disk and the like in one sentence; a broken pipe is left to the caller."""
     try:
         yield
     except BrokenPipeError:
@@ -115,7 +115,7 @@ def plain_errors(name: str) -> Iterator[None]:
 
 
 def schema_of(frame: pd.DataFrame) -> pa.Schema:
-    """The types of the first chunk; categories, which may differ in later ones, are plain values."""
+    """The types of the first chunk; categories, which may differ in later chunks, become plain values."""
     schema = pa.Schema.from_pandas(frame, preserve_index=False)
     return pa.schema((field.name, plain_type(field.type)) for field in schema)
 
@@ -123,11 +123,11 @@ def schema_of(frame: pd.DataFrame) -> pa.Schema:
 def plain_type(type: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(type):
         return plain_type(type.value_type)
-    return pa.string() if pa.types.is_null(type) else type  # a column with nothing in it takes what comes later
+    return pa.string() if pa.types.is_null(type) else type  # a column without values takes whatever comes later
 
 
 def open_sink(name: str, file: BinaryIO, schema: pa.Schema) -> Sink:
-    """The format that the ending stands for; CSV without one."""
+    """The format that the ending stands for; CSV if there is none."""
     ending = name.lower()
     if ending.endswith(".parquet"):
         return pq.ParquetWriter(file, schema, write_page_checksum=True)
@@ -137,14 +137,14 @@ def open_sink(name: str, file: BinaryIO, schema: pa.Schema) -> Sink:
 
 
 class CsvSink:
-    """CSV in UTF-8, its header first, packed if asked."""
+    """CSV in UTF-8, with a header, compressed if `is_gzip`."""
 
-    def __init__(self, file: BinaryIO, schema: pa.Schema, separator: str, is_packed: bool) -> None:
+    def __init__(self, file: BinaryIO, schema: pa.Schema, separator: str, is_gzip: bool) -> None:
         self.separator = separator
-        # No time and no name inside: the same table gives the same bytes.
-        self.packed = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if is_packed else None
-        self.file = self.packed or file
-        self._write_lines([separator.join(map(written, schema.names))])
+        # Without time and name, the same table gives the same bytes.
+        self.gzip = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if is_gzip else None
+        self.file = self.gzip or file
+        self._write_lines([separator.join(map(csv_cell, schema.names))])
 
     def write(self, table: pa.Table) -> None:
         columns = [cells_of(column) for column in table.columns]
@@ -152,28 +152,28 @@ class CsvSink:
         self._write_lines(pc.binary_join_element_wise(*columns, separator).to_pylist())
 
     def _write_lines(self, lines: list[str]) -> None:
-        # Only a table of one column has empty lines; they would not be rows.
+        # Only a table of one column has empty lines, which would not count as rows.
         self.file.write("".join([f"{line}\n" if line else '""\n' for line in lines]).encode())
 
     def close(self) -> None:
-        if self.packed:
-            self.packed.close()
+        if self.gzip:
+            self.gzip.close()
 
 
 def cells_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The cells as CSV shows them: shortest numbers that read back exactly, harmless text, nothing where missing."""
+    """The cells as in CSV: the shortest numbers that read back exactly, harmless text, nothing for missing values."""
     cells = pc.fill_null(pc.cast(column, pa.large_string()), "")
     if pa.types.is_floating(column.type):
         return pc.if_else(pc.equal(cells, "nan"), "", cells)
-    if pa.types.is_primitive(column.type) or pa.types.is_decimal(column.type):  # whole numbers, truth values, dates
+    if pa.types.is_primitive(column.type) or pa.types.is_decimal(column.type):  # integers, booleans, dates
         return cells
-    return pa.chunked_array([[written(cell) for cell in cells.to_pylist()]], pa.large_string())
+    return pa.chunked_array([[csv_cell(cell) for cell in cells.to_pylist()]], pa.large_string())
 
 
-def written(text: str) -> str:
-    r"""A text cell that no spreadsheet takes for a formula, in quotation marks where it needs them.
+def csv_cell(text: str) -> str:
+    r"""A text cell that no spreadsheet runs as a formula, in quotation marks where necessary.
 
-    >>> written("=1+1"), written("-5"), written("oak, ash")
+    >>> csv_cell("=1+1"), csv_cell("-5"), csv_cell("oak, ash")
     ('"\'=1+1"', '-5', '"oak, ash"')
     """
     if FORMULA.match(text) and not PLAIN_NUMBER.fullmatch(text):
