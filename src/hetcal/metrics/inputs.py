@@ -10,7 +10,6 @@ from typing import Any, ParamSpec
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.pipeline import Pipeline
 
 from hetcal._checks import check_triple, must
 from hetcal.prediction import Prediction, TransformedPrediction
@@ -92,6 +91,8 @@ def predict_distribution(regressor: Any, X: Any) -> Any:
 
     A pipeline hands on `predict`, but no `predict_dist`: its last step is asked.
     """
+    from sklearn.pipeline import Pipeline  # imports pandas, which the metrics must not wait for
+
     if isinstance(regressor, Pipeline):
         return predict_distribution(regressor[-1], regressor[:-1].transform(X) if len(regressor) > 1 else X)
     if hasattr(regressor, "predict_dist"):
