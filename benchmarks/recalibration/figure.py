@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from hetcal.studies.cells import title_of
+from hetcal.studies.cells import method_title
 
 HERE = Path(__file__).parent
 METRICS = {
@@ -31,9 +31,9 @@ def main() -> None:
             groups = [cells[(cells.dataset == dataset) & (cells.method == method)] for method in methods]
             means = [group[metric].mean() for group in groups]
             errors = [group[metric].std() / len(group) ** 0.5 for group in groups]
-            colors = [KINDS[method.split("-")[0]] for method in methods]
+            colors = [KINDS[method.split("_")[0]] for method in methods]
             ax.barh(range(len(methods)), means, xerr=errors, color=colors, error_kw={"ecolor": "black", "capsize": 2})
-            ax.set_yticks(range(len(methods)), [title_of(method) for method in methods] if metric == "ce" else [])
+            ax.set_yticks(range(len(methods)), [method_title(method) for method in methods] if metric == "ce" else [])
             ax.set_title(f"{dataset}: {title}", fontsize="medium")
             if metric == "ce":
                 floor = cells[cells.dataset == dataset].ce_noise_floor.iloc[0]

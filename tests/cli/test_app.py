@@ -147,7 +147,7 @@ def test_metrics(hetcal, results):
     """CE and RMSE unless others are asked for, in the order in which they are asked."""
     for options, titles in [
         ([], ["Calibration error", "RMSE"]),
-        (["--metric", "crps", "--metric", "interval_width_90"], ["CRPS", "interval_width_90"]),
+        (["--metric", "crps", "--metric", "interval_width_90"], ["CRPS", "Width of 90 % intervals"]),
     ]:
         _, out, _ = hetcal("bench", "table", results, "--format", "markdown", *options)
         assert re.findall(r"^\*\*(.*): table", out, re.MULTILINE) == titles

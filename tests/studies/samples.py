@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from hetcal.methods import METHODS
-from hetcal.studies.cells import identity
+from hetcal.metrics import CURVE_LEVELS
+from hetcal.studies.cells import identify
 from hetcal.studies.protocol import Cell, Protocol, parse_protocol
 from hetcal.studies.results import CELLS, Results, open_folder, read_results, write_result
-from hetcal.studies.table import SUMMARY_METRICS
+from hetcal.studies.table import CSV_FIGURES
 
 TINY = """\
 title = "Tiny"
@@ -50,12 +51,12 @@ def make_result(protocol: Protocol, cell: Cell, **metrics: float) -> dict:
     """What a run would leave of a cell, with these metrics and 1 for all others."""
     rule = protocol.study(cell.study).split
     return {
-        **identity(protocol, cell),
+        **identify(protocol, cell),
         "title": METHODS[cell.method].title,
         "settings": protocol.settings_of(cell),
         "split": {"rule": rule, "n_train": 80, "n_test": 20},
-        "metrics": {**dict.fromkeys(SUMMARY_METRICS, 1.0), "ce_noise_floor": 0.25, **metrics},
-        "coverage": (np.arange(1, 100) / 100).tolist(),
+        "metrics": {**dict.fromkeys(CSV_FIGURES, 1.0), "ce_noise_floor": 0.25, **metrics},
+        "coverage": CURVE_LEVELS.tolist(),
         "std_quantiles": np.linspace(1, 2, 99).tolist(),
         "training": {"epochs": 3, "best_epoch": 1, "stopped": "patience"},
         "versions": {"hetcal": "0.1.0"},
@@ -70,7 +71,7 @@ def make_results(folder: Path, text: str, metrics_of) -> Results:
     for cell in protocol.cells():
         metrics = metrics_of(cell)
         if isinstance(metrics, str):
-            write_result(folder, cell, {**identity(protocol, cell), "error": metrics})
+            write_result(folder, cell, {**identify(protocol, cell), "error": metrics})
         elif metrics is not None:
             write_result(folder, cell, make_result(protocol, cell, **metrics))
     return read_results(folder)

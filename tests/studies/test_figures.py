@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from hetcal.metrics import calibration_band, ce_noise_floor
+from hetcal.metrics import CURVE_LEVELS, calibration_band, ce_noise_floor
 from hetcal.studies.figures import draw_figures, figures_of
 from hetcal.studies.results import read_results, write_result
 from tests.studies.samples import make_result, make_results
@@ -29,7 +29,6 @@ methods = ["hnn", "dropout_hc"]
 seeds = 2
 vary = { dropout = [0.1, 0.2, 0.4] }
 """
-LEVELS = np.arange(1, 100) / 100
 
 
 def ce_of(cell):
@@ -100,7 +99,7 @@ def test_figure_2(tmp_path):
     for cell in results.protocol.cells():
         result = {
             **make_result(results.protocol, cell, **ce_of(cell)),
-            "coverage": (LEVELS ** (1 + cell.seed)).tolist(),
+            "coverage": (CURVE_LEVELS ** (1 + cell.seed)).tolist(),
         }
         write_result(tmp_path, cell, result)
     figure = dict(figures_of(read_results(tmp_path)))["figure-2"]
@@ -109,9 +108,9 @@ def test_figure_2(tmp_path):
         lines = curves(ax)
         assert lines.keys() == {"HNN (CE 1.35)", "Dropout-HC (CE 0.35)"}
         for line in lines.values():
-            assert_allclose(line.get_ydata(), (LEVELS + LEVELS**2) / 2)
+            assert_allclose(line.get_ydata(), (CURVE_LEVELS + CURVE_LEVELS**2) / 2)
         band = ax.collections[0].get_paths()[0].vertices[:, 1]
-        assert_allclose([band.min(), band.max()], [calibration_band(20, LEVELS)[0].min(), 1])
+        assert_allclose([band.min(), band.max()], [calibration_band(20, CURVE_LEVELS)[0].min(), 1])
 
 
 def test_all_data_sets_are_drawn(results):

@@ -11,7 +11,6 @@ import time
 import pytest
 
 from hetcal.studies.jobs import Outcome, run_jobs
-from hetcal.studies.run import PRELOAD
 from tests.processes import DEADLINE_SECONDS, members, needs_proc, wait_until
 
 SEEN = []
@@ -85,8 +84,7 @@ def sleep_or_not(job):
 
 
 def outcomes(function, jobs, processes=1):
-    # The server is started once in a process, so that every test of it must name the same modules.
-    return list(run_jobs(function, jobs, processes, PRELOAD))
+    return list(run_jobs(function, jobs, processes))
 
 
 def is_running(pid):
@@ -151,7 +149,7 @@ def test_side_by_side_but_not_more(tmp_path):
 def test_jobs_end_with_the_iteration(tmp_path):
     """Who stops listening leaves no process behind."""
     path = tmp_path / "pid"
-    jobs = run_jobs(sleep_or_not, [path, None], 2, PRELOAD)
+    jobs = run_jobs(sleep_or_not, [path, None], 2)
     assert next(jobs) == Outcome(None, "awake")
     wait_until(lambda: path.exists() and path.read_text())
     jobs.close()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from hetcal import methods
-from hetcal.studies.cells import check_settings, run_cell
+from hetcal.studies.cells import check_protocol, run_cell
 from hetcal.studies.protocol import Cell, read_protocol
 
 PAPER = Path(__file__).parents[2] / "benchmarks" / "paper"
@@ -21,7 +21,7 @@ def committed(name):
 
 def test_protocol_is_the_papers():
     """Eight sets, four methods, at least ten splits (five for the two largest), known settings, all its figures."""
-    check_settings(PROTOCOL)
+    check_protocol(PROTOCOL)
     table = PROTOCOL.study("table-1")
     assert len(table.datasets) == 8
     assert set(table.methods) == set(methods.PAPER)

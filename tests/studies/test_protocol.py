@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from hetcal.studies import protocol as module
-from hetcal.studies.cells import check_settings
+from hetcal.studies.cells import check_protocol
 from hetcal.studies.protocol import Cell, parse_protocol, read_protocol
 from tests.studies.samples import TINY
 
@@ -36,8 +36,8 @@ def test_the_docstring_is_a_protocol():
     """Whoever copies the example from the module's docstring has a protocol that runs."""
     example = dedent(re.search(r"\n\n(    .*?)\n\n\S", module.__doc__, re.DOTALL)[1])
     protocol = parse_protocol(example)
-    check_settings(protocol)
-    check_settings(protocol.made_quick())
+    check_protocol(protocol)
+    check_protocol(protocol.made_quick())
     assert protocol.title == "My study"
     assert len(protocol.cells()) == 2 * 2 * (10 + 5)
     assert protocol.reference["boston"]["hnn"] == {"ce": 0.541, "rmse": 5.106}
@@ -81,6 +81,20 @@ def test_settings_of_a_cell():
         "dropout": 0.3,
     }
     assert protocol.settings_of(Cell("table", "skewed", "quantile_hc", 0)) == {"width": 8, "depth": 2, "max_epochs": 2}
+
+
+def test_hyphens_become_underscores():
+    """In studies, settings and published figures, so that cells, files and hashes have one spelling."""
+    text = change("[settings]", "[methods.quantile_hc]\ndepth = 3\n[settings]")
+    text = change('"hnn", "quantile_hc"]', '"random_sigma+isotonic", "quantile_hc"]', text)
+    text += "\n[reference.boston]\nquantile_hc = { ce = 0.5 }\n"
+    hyphens = text.replace("quantile_hc", "quantile-hc").replace("random_sigma", "random-sigma")
+    first, second = parse_protocol(text), parse_protocol(hyphens)
+    assert {cell.method for cell in second.cells()} == {"random_sigma+isotonic", "quantile_hc"}
+    assert second.cells() == first.cells()
+    assert second.hash == first.hash
+    assert second.methods == {"quantile_hc": {"depth": 3}}
+    assert second.reference == {"boston": {"quantile_hc": {"ce": 0.5}}}
 
 
 SAME_RESULTS = {
@@ -201,6 +215,14 @@ BAD = {
     "methods": (
         change("[settings]", "[methods]\nhnn = 3\n[settings]"),
         r"methods.hnn must be a table, got methods.hnn=3; write \[methods.hnn\]",
+    ),
+    "methods twice": (
+        change("[settings]", "[methods]\nmc-dropout = {}\nmc_dropout = {}\n[settings]"),
+        r"methods must name each method once, got methods=\['mc-dropout', 'mc_dropout'\]; a hyphen is read as .*",
+    ),
+    "published": (
+        TINY + "[reference]\nboston = 0.5",
+        r"reference.boston must be a table, got reference.boston=0.5; write \[reference.boston\]",
     ),
     "test_fraction": (
         change("[settings]", "test_fraction = 1.0\n[settings]"),

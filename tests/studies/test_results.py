@@ -9,15 +9,15 @@ from numpy.testing import assert_allclose
 
 from hetcal.studies.protocol import parse_protocol
 from hetcal.studies.results import (
-    Figure,
-    decode,
-    encode,
+    decode_result,
+    encode_result,
+    estimate_figure,
     open_folder,
     read_cells,
     read_results,
-    summarize,
     write_result,
 )
+from hetcal.studies.statistics import Estimate
 from tests.studies.samples import TINY, cell_files, make_result, make_results
 
 PROTOCOL = parse_protocol(TINY)
@@ -53,16 +53,16 @@ def test_varied_settings_come_back(tmp_path):
 def test_no_damage_goes_unnoticed():
     """A file cut off anywhere is an error; one with a byte changed too, or (1E-7 for 1e-7) it says the same."""
     result = {**make_result(PROTOCOL, CELL), "coverage": [0.1, 2.5e-7], "std_quantiles": []}
-    content = encode(result).encode()
-    assert decode(content.decode()) == result
+    content = encode_result(result).encode()
+    assert decode_result(content.decode()) == result
     for place in range(len(content)):
         with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
-            decode(content[:place].decode())
+            decode_result(content[:place].decode())
     unnoticed = 0
     for place, bit in ((place, 1 << bit) for place in range(len(content)) for bit in (0, 4, 5)):
         changed = bytes([*content[:place], content[place] ^ bit, *content[place + 1 :]])
         try:
-            assert decode(changed.decode()) == result
+            assert decode_result(changed.decode()) == result
             unnoticed += 1
         except (ValueError, KeyError, TypeError, AttributeError):
             pass
@@ -171,9 +171,9 @@ def test_select_is_ordered_by_seed(tmp_path):
 def test_mean_and_standard_error():
     """By another route; a single split has no error, none has no figure."""
     values = [0.5, 0.25, 0.75, 0.125]
-    figure = summarize([make_result(PROTOCOL, CELL, ce=value) for value in values], "ce")
+    figure = estimate_figure([make_result(PROTOCOL, CELL, ce=value) for value in values], "ce")
     assert figure.n == 4
     assert_allclose(figure.mean, statistics.fmean(values), rtol=1e-15)
     assert_allclose(figure.error, statistics.stdev(values) / 2, rtol=1e-15)
-    assert summarize([make_result(PROTOCOL, CELL, ce=0.5)], "ce") == Figure(0.5, 0.0, 1)
-    assert summarize([], "ce") is None
+    assert estimate_figure([make_result(PROTOCOL, CELL, ce=0.5)], "ce") == Estimate(0.5, 0.0, 1)
+    assert estimate_figure([], "ce") is None

@@ -12,17 +12,17 @@ from dataclasses import replace
 import pytest
 from numpy.testing import assert_allclose
 
+from hetcal.metrics.wording import fixed
 from hetcal.studies.protocol import Cell
 from hetcal.studies.results import read_results, write_result
 from hetcal.studies.table import (
-    SUMMARY_METRICS,
-    notes,
-    number,
+    CSV_FIGURES,
     render_cells,
     render_csv,
     render_latex,
     render_markdown,
     render_terminal,
+    study_notes,
     tabulate,
 )
 from tests.studies.samples import cell_files, make_result, make_results
@@ -96,7 +96,7 @@ def test_figures_are_mean_and_standard_error(results):
     found = entries(results, "ce")
     assert found.keys() == {(dataset, titles[method]) for dataset, method in CE}
     for (dataset, method), mean in CE.items():
-        figure = found[dataset, titles[method]].figure
+        figure = found[dataset, titles[method]].estimate
         assert figure.n == 4
         assert_allclose([figure.mean, figure.error], [mean, error], rtol=1e-12)
 
@@ -229,7 +229,7 @@ def test_csv_of_a_run(finished):
     assert [(line["study"], line["dataset"], line["method"]) for line in lines] == list(groups)
     for line, group in zip(lines, groups.values(), strict=True):
         assert (line["n_splits"], line["n_train"], line["n_test"]) == ("2", "800", "200")
-        for metric in SUMMARY_METRICS:
+        for metric in CSV_FIGURES:
             values = [metrics[metric] for metrics in group]
             assert_allclose(float(line[metric]), statistics.fmean(values), rtol=1e-5)
             assert_allclose(float(line[f"{metric}_se"]), statistics.stdev(values) / 2**0.5, rtol=1e-2, atol=1e-12)
@@ -256,7 +256,7 @@ def test_unfinished_study(tmp_path):
     path = cell_files(tmp_path)[0]
     path.write_bytes(path.read_bytes()[:-9])
     results = read_results(tmp_path)
-    assert notes(results) == [
+    assert study_notes(results) == [
         "4 cell(s) failed and are not in the table, skewed hnn for one",
         f"1 damaged file(s) left out, {path} for one; run again to redo",
         "14 cell(s) of the protocol are still to run",
@@ -273,19 +273,19 @@ def test_unfinished_study(tmp_path):
 def test_nothing_finished(tmp_path):
     results = make_results(tmp_path, TEXT, lambda cell: None)
     assert tabulate(results, "ce") == []
-    assert notes(results) == ["29 cell(s) of the protocol are still to run"]
+    assert study_notes(results) == ["29 cell(s) of the protocol are still to run"]
     assert render_csv(results).count("\n") == 1
 
 
 def test_notes_of_a_whole_study(results, tmp_path):
     """Nothing to say of a whole one; of two versions of hetcal and of a quick look there is."""
-    assert notes(results) == []
+    assert study_notes(results) == []
     cells = results.protocol.cells()
     both = make_results(tmp_path, TEXT, metrics_of)
     write_result(tmp_path, cells[0], {**make_result(both.protocol, cells[0]), "versions": {"hetcal": "0.0.9"}})
-    assert notes(read_results(tmp_path)) == ["the cells were made by different versions of hetcal: 0.0.9, 0.1.0"]
+    assert study_notes(read_results(tmp_path)) == ["the cells were made by different versions of hetcal: 0.0.9, 0.1.0"]
     both.protocol = replace(both.protocol, is_quick=True)
-    assert notes(both) == ["a quick first look: few splits, short training, part of the rows; not the study"]
+    assert study_notes(both) == ["a quick first look: few splits, short training, part of the rows; not the study"]
 
 
 def test_cells_that_the_protocol_no_longer_has(results, tmp_path):
@@ -312,4 +312,4 @@ def test_cells_that_the_protocol_no_longer_has(results, tmp_path):
 )
 def test_digits(value, like, text):
     """Three digits where they matter, and an error with the decimals of its mean."""
-    assert number(value, like) == text
+    assert fixed(value, like) == text

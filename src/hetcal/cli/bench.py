@@ -32,11 +32,11 @@ def bench_run(
 ) -> None:
     """Run a protocol, cell by cell. Stop it at any time: the same command goes on where it stopped."""
     from hetcal.studies.protocol import read_protocol
-    from hetcal.studies.run import run
+    from hetcal.studies.run import run_protocol
 
     chosen = read_protocol(protocol)
     folder = out or protocol.parent / ("quick/results" if quick else "results")  # a first look is kept apart
-    results = run(
+    results = run_protocol(
         chosen.made_quick() if quick else chosen,
         folder,
         studies=words(studies),
@@ -63,16 +63,16 @@ def bench_table(
 
     check_choice("format", output, FORMATS)
     for name in metric or ():
-        check_choice("metric", name, table.SUMMARY_METRICS)
+        check_choice("metric", name, table.CSV_FIGURES)
     results = read_results(folder)
     if output in ("csv", "cells"):
         text = table.render_csv(results) if output == "csv" else table.render_cells(results)
     else:
-        tables = [one for name in metric or table.METRICS for one in table.tabulate(results, name)]
+        tables = [one for name in metric or table.PAPER_FIGURES for one in table.tabulate(results, name)]
         render: Any = getattr(table, f"render_{output}")
         text = render(tables)
     typer.echo(text, nl=False)
-    for note in table.notes(results):
+    for note in table.study_notes(results):
         typer.echo(note, err=True)
 
 

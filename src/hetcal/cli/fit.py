@@ -20,7 +20,7 @@ from hetcal.cli.tables import Format, read_frame
 from hetcal.exceptions import SharedGroupsWarning
 from hetcal.methods import make
 from hetcal.regressor import HCRegressor
-from hetcal.studies.compare import AUTO, INFORMATIVE, choose
+from hetcal.studies.compare import AUTO, INFORMATIVE, choose_method
 
 KINDS = {"f": "numbers", "M": "dates"}
 
@@ -64,7 +64,7 @@ def fit_file(
     comparison = None
     if method == "auto":
         with steps(is_watched(quiet), "fit") as show:
-            method, comparison = choose(
+            method, comparison = choose_method(
                 train_rows.X,
                 train_rows.y,
                 seed=seed,
