@@ -96,8 +96,8 @@ def test_quick(hetcal):
     assert (result["split"]["n_train"], result["training"]["epochs"]) == (50, 1)
     _, _, err = hetcal("bench", "table", "results")
     assert err.splitlines() == [
-        "3 cell(s) of the protocol are still to run",
-        "a quick first look: few splits, short training, part of the rows; not the study",
+        "still to run: 3 cells of the protocol",
+        "a quick run with few splits, short training and some of the rows; it is not the study",
     ]
     code, _, err = hetcal("bench", "run", "study.toml", "--out", "results", *options)
     full = parse_protocol(WITH_QUICK)
@@ -134,8 +134,8 @@ def test_formats(hetcal, results, output, start):
     assert out.startswith(start)
     assert out.endswith("\n")
     assert err.splitlines() == [
-        "2 cell(s) failed and are not in the table, heteroscedastic hnn for one",
-        "2 cell(s) of the protocol are still to run",
+        "the table omits 2 failed cells, for example heteroscedastic hnn",
+        "still to run: 2 cells of the protocol",
     ]
     if output in ("csv", "cells"):
         lines = list(csv.DictReader(io.StringIO(out)))
@@ -280,7 +280,7 @@ def test_empty_folders(hetcal, command):
     open_folder(Path("results"), parse_protocol(TINY))
     code, out, err = hetcal("bench", command, "results")
     assert (code, out, err) == (
-        (0, "", "8 cell(s) of the protocol are still to run\n")
+        (0, "", "still to run: 8 cells of the protocol\n")
         if command == "table"
         else (2, "", "hetcal: folder must hold finished cells, got folder='results'; run the protocol first\n")
     )

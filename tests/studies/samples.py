@@ -33,12 +33,12 @@ def cell_files(folder: Path) -> list[Path]:
 
 
 def fingerprint(folder: Path) -> dict[str, tuple[int, int]]:
-    """Inode and time of every cell's file: a file that was written again has others."""
+    """Inode and time of every cell's file: they change when a file is written again."""
     return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in cell_files(folder)}
 
 
 def without_seconds(folder: Path) -> dict[str, dict]:
-    """The content of every cell's file, without what no two runs have in common."""
+    """The content of every cell's file, without what differs between runs."""
     contents = {}
     for path in cell_files(folder):
         content = json.loads(path.read_text())
@@ -48,7 +48,7 @@ def without_seconds(folder: Path) -> dict[str, dict]:
 
 
 def make_result(protocol: Protocol, cell: Cell, **metrics: float) -> dict:
-    """What a run would leave of a cell, with these metrics and 1 for all others."""
+    """The result of a cell, as a run would write it, with these metrics and 1 for all others."""
     rule = protocol.study(cell.study).split
     return {
         **identify(protocol, cell),
@@ -65,7 +65,7 @@ def make_result(protocol: Protocol, cell: Cell, **metrics: float) -> dict:
 
 
 def make_results(folder: Path, text: str, metrics_of) -> Results:
-    """A folder as a run would leave it: `metrics_of(cell)` gives the metrics, an error as text, or None for no file."""
+    """A folder as a run would write it: `metrics_of(cell)` gives the metrics, an error as text, or None for no file."""
     protocol = parse_protocol(text)
     open_folder(folder, protocol)
     for cell in protocol.cells():

@@ -22,7 +22,7 @@ SMALL = {"width": 8, "depth": 2, "max_epochs": 2}
 @pytest.mark.parametrize("seed", [0, 7])
 @pytest.mark.parametrize("n", [10, 506, 1000, 1999])
 def test_random_split(n, seed):
-    """A permutation of the rows by the seed, of which the first 80 % train: anyone can make the same one."""
+    """A permutation of the rows with the seed, of which the first 80 % are for training: easy to reproduce."""
     train, test = split_by_rule("random", n, None, seed, test_fraction=0.2)
     order = np.random.default_rng(seed).permutation(n)
     assert len(train) == n * 8 // 10
@@ -30,7 +30,7 @@ def test_random_split(n, seed):
 
 
 def test_inner_split_leaves_the_test_rows_alone():
-    """Settings are chosen by rows of the training part: 80 % of its 80 % train, the rest judge."""
+    """Settings are chosen on rows of the training part, which is split 80 to 20 once more."""
     outer, hidden = split_by_rule("random", 1000, None, 3, test_fraction=0.2)
     train, judge = split_by_rule("inner", 1000, None, 3, test_fraction=0.2)
     assert (len(train), len(judge)) == (640, 160)
@@ -57,7 +57,7 @@ def test_grouped_split(seed):
     assert_array_equal(train, again)
     other, _ = split_by_rule("grouped", 1000, groups, seed + 1, test_fraction=0.2)
     assert set(train) != set(other)
-    # A limit on the rows takes the first: they must not be those of the first groups alone.
+    # A limit on the rows takes the first ones, which must come from many groups.
     assert len(set(groups[train[:200]])) > 30
 
 
@@ -119,7 +119,7 @@ def test_measure():
 
 
 def test_max_train_rows():
-    """A limit shortens the training part alone: the test rows stay the same and can be compared."""
+    """A limit shortens only the training part; the test rows remain the same, for comparison."""
     protocol = parse_protocol("max_train_rows = 100\n" + TINY)
     result = run_cell(protocol, Cell("table", "heteroscedastic", "hnn", seed=0))
     assert result["split"] == {"rule": "random", "n_train": 100, "n_test": 200}
@@ -130,7 +130,7 @@ def test_max_train_rows():
 
 
 def test_equal_wines_stay_together(load_raw):
-    """No test row of a grouped split stands in the training part; of a random one many do."""
+    """No test row of a grouped split is in the training part; of a random split, many are."""
     load_raw("red-wine")
     data = load_part("red-wine")
     rows = np.column_stack(list(data.X.columns.values()))
@@ -143,7 +143,7 @@ def test_equal_wines_stay_together(load_raw):
 
 
 def test_grouped_cell(load_raw):
-    """Patients of the test part are new, and the regressor is told of the groups: it validates by patients too."""
+    """Patients of the test part are new, and the regressor is given the groups for its validation part."""
     load_raw("parkinsons")
     text = TINY.replace('"heteroscedastic", "skewed"', '"parkinsons"') + 'split = "grouped"\n'
     protocol = parse_protocol("max_train_rows = 1000\n" + text)
@@ -156,10 +156,10 @@ def test_grouped_cell(load_raw):
     train = train[:1000]
     assert result["split"] == {"rule": "grouped", "n_train": 1000, "n_test": len(test)}
     rmse = {}
-    for name, labels in {"told": groups[train], "not told": None}.items():
+    for name, labels in {"given": groups[train], "not given": None}.items():
         model = make("hnn", random_state=0, **SMALL).fit(X[train], y[train], groups=labels)
         rmse[name] = evaluate(y[test], *model.predict(X[test], return_std=True))["rmse"]
-    assert result["metrics"]["rmse"] == rmse["told"] != rmse["not told"]
+    assert result["metrics"]["rmse"] == rmse["given"] != rmse["not given"]
 
 
 def test_frames_keep_their_categories(load_raw):
@@ -207,7 +207,7 @@ def test_frames_keep_their_categories(load_raw):
     ids=["method", "setting", "seed", "setting of method", "settings of what", "varied"],
 )
 def test_unknown_methods_and_settings(old, new, message):
-    """Found before the first cell, with the line of the file."""
+    """Detected before the first cell is run, with the line of the file."""
     assert TINY.count(old) == 1
     with pytest.raises(ValueError, match=f"^{message}$"):
         check_protocol(parse_protocol(TINY.replace(old, new)))

@@ -81,7 +81,7 @@ def without_seconds(result):
 
 
 def test_method_names():
-    """Groups and names in one text, spaces or not, each once; lists too; the nearest name for a typing error."""
+    """Groups and names in a text or a list, each once; an error suggests the closest name."""
     assert method_names("all") == INFORMATIVE
     assert set(METHODS) - set(INFORMATIVE) == {"constant_sigma", "random_sigma"}
     assert method_names("paper") == PAPER
@@ -181,7 +181,7 @@ def test_figures_are_those_of_the_held_out_rows():
 
 
 def test_same_seed_same_result_with_any_number_of_processes():
-    """To the last bit, but for the seconds; the number of threads is left as it was."""
+    """To the last bit, apart from the seconds; the number of threads is restored."""
     torch.set_num_threads(2)
     try:
         here, again, elsewhere = (
@@ -198,7 +198,7 @@ def test_same_seed_same_result_with_any_number_of_processes():
 
 
 def test_the_better_method_is_recommended():
-    """Noise that grows twentyfold: a method that sees it beats a constant sigma, and the text says so."""
+    """The noise grows twentyfold: a method that models it beats a constant sigma, and the text says so."""
     data = heteroscedastic(600)
     settings = {"width": 32, "depth": 2, "max_epochs": 60}
     result = compare(data.X, data.y, methods=["constant_sigma", "hnn"], folds=3, settings=settings)
@@ -210,7 +210,7 @@ def test_the_better_method_is_recommended():
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
 def test_frames_keep_the_kinds_of_their_columns(kind):
-    """One label makes a column text; the fold that trains without it would find numbers as text, and fail."""
+    """One label makes a column text; without it, a fold would have numbers as text, and fail."""
     labels = ["12a", *(["7", "12", None] * 20)[:59]]
     frame = kind({"house": labels, "size": DATA.X[:60, 0]})
     result = compare(frame, DATA.y[:60], methods=["hnn"], folds=2, settings=TINY)
@@ -221,7 +221,7 @@ def test_frames_keep_the_kinds_of_their_columns(kind):
 
 
 def test_json_even_where_a_density_vanishes(fake, monkeypatch):
-    """An infinite NLL is None, and says nothing against the other figures."""
+    """An infinite NLL is None, and does not affect the other figures."""
     monkeypatch.setattr(Fake, "stds", {"hnn": 1e-200})
     result = compare(NUMBERS, np.linspace(-1, 1, 40), methods=["hnn"], folds=2)
     figures = json.loads(json.dumps(result, allow_nan=False))["methods"][0]["metrics"]
@@ -245,7 +245,7 @@ def test_all_methods_have_the_same_folds(fake):
 
 
 def test_groups_are_never_split(fake):
-    """Not between folds, and the model hears of them; the floor is that of folds of unequal size."""
+    """Neither between folds nor in training; the noise floor is that of folds of unequal size."""
     labels = np.array([f"patient {i % 7}" for i in range(40)])
     result = compare(NUMBERS, np.arange(40.0), methods=["hnn"], folds=3, groups=labels, group_name="patient")
     for _, train, test, groups in fake.given:
@@ -259,14 +259,14 @@ def test_groups_are_never_split(fake):
 
 
 def test_two_groups_can_be_compared():
-    """Each training part is one group then, which a model takes for none."""
+    """Then each training part is a single group, which the model is not given."""
     result = compare(DATA.X, DATA.y, methods=["hnn"], folds=2, groups=np.arange(120) % 2, settings=TINY)
     assert result["methods"][0]["failed"] is None
     assert result["groups"] == "groups"
 
 
 def test_max_rows(fake):
-    """At most so many, by the seed; all of them if there are not more."""
+    """At most so many rows, drawn with the seed; all rows if there are fewer."""
     assert compare(NUMBERS, np.arange(40.0), methods=["hnn"], folds=2, max_rows=11)["rows"] == 11
     for _, train, test, _ in fake.given:
         assert len({*train, *test}) == 11
@@ -311,7 +311,7 @@ def test_a_method_that_fails_leaves_the_others(fake, error, sentence):
     assert " Not evaluated, because of an error: HNN." in result["recommendation"]["text"]
 
 
-def test_an_error_in_another_process_is_told_as_one_here():
+def test_an_error_in_another_process_is_reported_as_one_here():
     """A setting that only some methods have; the rest is compared."""
     settings = {**TINY, "estimator_options": {"members": 2}}
     result = compare(DATA.X, DATA.y, methods=["hnn", "ensemble_hc"], folds=2, settings=settings, jobs=2)
@@ -348,7 +348,7 @@ class Impatient(nn.Module):
 
 
 def test_ctrl_c_ends_the_comparison(fake, monkeypatch):
-    """Alone, training would keep its best weights and go on; here the next fit would start."""
+    """A single training would keep its best weights and return; a comparison must not start the next fit."""
     monkeypatch.setattr(comparison, "make", make)
     monkeypatch.setattr(Impatient, "calls", 0)
     done = []
@@ -365,8 +365,8 @@ def test_ctrl_c_ends_the_comparison(fake, monkeypatch):
     assert done == []
 
 
-def test_warnings_are_told_once():
-    """Not once per fit; here all four fits of two folds give the same."""
+def test_warnings_are_issued_once():
+    """Not once per fit; here all four fits of two folds issue the same warning."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         compare(DATA.X, np.full(120, 5.0), methods=["hnn", "quantile_hc"], folds=2, settings=TINY)

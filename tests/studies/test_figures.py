@@ -1,4 +1,4 @@
-"""The figures show the results, are whole files, and are the same for the same results."""
+"""The figures show the results, are complete files, and are the same for the same results."""
 
 import re
 from xml.etree import ElementTree
@@ -46,7 +46,7 @@ def drawn(results, tmp_path_factory):
 
 
 def test_files(drawn):
-    """Figures 1 and 2 and one of all data sets, each as PNG and SVG, whole and not empty."""
+    """Figures 1 and 2 and one of all data sets, each as PNG and SVG, complete and not empty."""
     names = ["figure-2", "calibration-table", "figure-1"]
     assert [path.name for path in drawn] == [f"{name}.{suffix}" for name in names for suffix in ("png", "svg")]
     assert sorted(drawn) == sorted(drawn[0].parent.iterdir())
@@ -63,7 +63,7 @@ def test_files(drawn):
 
 
 def test_same_results_same_bytes(drawn, results, tmp_path):
-    """Neither a date nor a random name gets into the files, and no setting of matplotlib is changed for it."""
+    """Neither a date nor a random name gets into the files, and no setting of matplotlib is changed."""
     before = dict(matplotlib.rcParams)
     again = draw_figures(read_results(results.folder), tmp_path)
     assert dict(matplotlib.rcParams) == before
@@ -120,7 +120,7 @@ def test_all_data_sets_are_drawn(results):
 
 
 def test_figure_2_has_the_sets_of_the_paper(tmp_path):
-    """Boston and crime, wherever they stand in the protocol; a grouped study has a figure of its own."""
+    """Boston and crime, wherever they are in the protocol; a grouped study has a figure of its own."""
     text = TEXT.replace('["heteroscedastic", "skewed", "heavy-tailed"]', '["skewed", "boston", "energy", "crime"]')
     text = text.replace('name = "rates"', 'name = "days"\nsplit = "grouped"').replace("vary", "# vary")
     figures = dict(figures_of(make_results(tmp_path, text, ce_of)))
@@ -129,7 +129,7 @@ def test_figure_2_has_the_sets_of_the_paper(tmp_path):
 
 
 def test_unfinished_study(tmp_path):
-    """What is there is drawn: one data set, one method, one split, two of three rates and sigma at the nearest."""
+    """Finished cells are drawn: one data set, method and split, two of three rates, and sigma at the nearest rate."""
 
     def metrics_of_some(cell):
         is_done = (cell.dataset, cell.method, cell.seed) == ("skewed", "hnn", 0)
@@ -157,6 +157,6 @@ def test_nothing_to_draw(tmp_path):
 
 
 def test_a_real_run_can_be_drawn(finished, tmp_path):
-    """The fields that the figures need are in the results that a run leaves."""
+    """The fields that the figures need are in the results of a run."""
     paths = draw_figures(read_results(finished), tmp_path)
     assert [path.name for path in paths if path.suffix == ".svg"] == ["figure-2.svg", "calibration-table.svg"]

@@ -1,4 +1,4 @@
-"""A protocol file says everything that decides a study, and a misprint in it is found before hours are spent."""
+"""A protocol file determines a study, and a misspelled name in it is detected before any model is trained."""
 
 import re
 from itertools import product
@@ -33,7 +33,7 @@ def change(old, new, text=TINY):
 
 
 def test_the_docstring_is_a_protocol():
-    """Whoever copies the example from the module's docstring has a protocol that runs."""
+    """The example in the docstring of the module is a valid protocol."""
     example = dedent(re.search(r"\n\n(    .*?)\n\n\S", module.__doc__, re.DOTALL)[1])
     protocol = parse_protocol(example)
     check_protocol(protocol)
@@ -45,7 +45,7 @@ def test_the_docstring_is_a_protocol():
 
 
 def test_cells_come_seed_by_seed():
-    """An unfinished study has seen every data set, and no cell is left out or done twice."""
+    """An unfinished study covers every data set, and no cell is omitted or repeated."""
     cells = parse_protocol(TINY).cells()
     grid = product(range(2), ["heteroscedastic", "skewed"], ["hnn", "quantile_hc"])
     assert cells == [Cell("table", dataset, method, seed) for seed, dataset, method in grid]
@@ -70,7 +70,7 @@ def test_seeds_of_and_vary():
 
 
 def test_settings_of_a_cell():
-    """What the study varies goes over what the method has, and that over what all have."""
+    """Varied settings take precedence over those of the method, and these over those of all methods."""
     text = change("[settings]", "[methods.hnn]\ndepth = 3\ndropout = 0.5\n[settings]")
     protocol = parse_protocol(text + "vary = { dropout = [0.3] }")
     varied = (("dropout", 0.3),)
@@ -119,7 +119,7 @@ OTHER_RESULTS = {
 
 @pytest.mark.parametrize("text", SAME_RESULTS.values(), ids=SAME_RESULTS)
 def test_a_study_can_grow(text):
-    """What changes no result keeps the hash, so that finished cells still count."""
+    """A change that affects no result keeps the hash, so that finished cells remain valid."""
     assert parse_protocol(text).hash == parse_protocol(TINY).hash
 
 
@@ -130,7 +130,7 @@ def test_what_changes_results_changes_the_hash():
 
 
 def test_quick():
-    """A first look: the quick section replaces seeds, varied values, rows and settings, and has a hash of its own."""
+    """The quick section replaces seeds, varied values, rows and settings, which gives another hash."""
     full = parse_protocol(WITH_QUICK)
     quick = full.made_quick()
     assert (quick.is_quick, full.is_quick) == (True, False)
@@ -242,7 +242,7 @@ BAD = {
 
 @pytest.mark.parametrize(("text", "message"), BAD.values(), ids=BAD)
 def test_bad_protocols(tmp_path, text, message):
-    """The message names the file, where it can the line, the wrong value and what to do."""
+    """The message names the file, if possible the line, the wrong value, and what to do."""
     path = tmp_path / "study.toml"
     path.write_text(text)
     with pytest.raises((ValueError, TypeError), match=rf"^{re.escape(str(path))}: {message}$"):

@@ -25,6 +25,7 @@ from hetcal.regressor import HCRegressor
 from hetcal.splitting import RowNumbers, Split, split_folds
 from hetcal.studies.cells import Measured, Part, measure, setting_names
 from hetcal.studies.jobs import Outcome, run_jobs
+from hetcal.studies.protocol import underscored
 from hetcal.studies.recommendation import recommend
 from hetcal.studies.statistics import COMPARED, estimate
 from hetcal.tabular.rows import check_groups
@@ -52,7 +53,7 @@ def method_names(methods: str | Sequence[str]) -> tuple[str, ...]:
     """
     known = {**{name: (name,) for name in METHODS}, **METHOD_GROUPS}
     parts = [part.strip() for part in methods.split(",")] if isinstance(methods, str) else methods
-    names = [name for part in parts for name in known[check_choice("methods", str(part).replace("-", "_"), known)]]
+    names = [name for part in parts for name in known[check_choice("methods", underscored(part), known)]]
     if not names:
         raise must("methods", "name at least one method", methods, "give names, or 'all'")
     return tuple(dict.fromkeys(names))

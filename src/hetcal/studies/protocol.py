@@ -202,7 +202,10 @@ def parse_methods(name: str, tables: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def underscored(method: str) -> str:
-    """The name of a method as in `hetcal.METHODS`, where a user may have written hyphens."""
+    """The name of a method as in `hetcal.METHODS`, for a user who may have written hyphens.
+
+    Whether there is such a method is checked later, because `hetcal.methods` imports torch, and a table must not.
+    """
     return str(method).replace("-", "_")
 
 

@@ -43,12 +43,12 @@ def run_protocol(
     results = open_folder(folder, protocol)
     for cell in cells:
         if cell in results.done and results.done[cell]["settings"] != model_settings(make_model(protocol, cell)):
-            say(f"made with other defaults of hetcal, done again: {cell} seed {cell.seed}")
+            say(f"other defaults of hetcal, run again: {cell} seed {cell.seed}")
             del results.done[cell]
     todo = [cell for cell in cells if cell not in results.done]
     again = {folder / CELLS / cell.path for cell in todo}
     for path in results.damaged:
-        say(f"damaged, {'done again' if path in again else 'left out'}: {path}")
+        say(f"damaged, {'run again' if path in again else 'not selected'}: {path}")
     seconds = {cell: result["metrics"]["seconds"] for cell, result in results.done.items()}
 
     with tqdm(total=len(cells), initial=len(cells) - len(todo), unit="cell", bar_format=BAR) as bar:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from hetcal.metrics.verdict import LEVEL
-from hetcal.metrics.wording import fixed
+from hetcal.metrics.wording import count, fixed
 from hetcal.studies.protocol import describe_varied
 from hetcal.studies.results import Result, Results, estimate_figure
 from hetcal.studies.statistics import FIGURES, Estimate
@@ -99,22 +99,22 @@ def loss(value: float, figure: str) -> float:
 
 def study_notes(results: Results) -> list[str]:
     """What a reader must know about the cells behind a table."""
-    said = []
+    notes = []
     if results.failed:
-        said.append(
-            f"{len(results.failed)} cell(s) failed and are not in the table, {next(iter(results.failed))} for one"
-        )
+        example = next(iter(results.failed))
+        notes.append(f"the table omits {count(len(results.failed), 'failed cell')}, for example {example}")
     if results.damaged:
-        said.append(f"{len(results.damaged)} damaged file(s) left out, {results.damaged[0]} for one; run again to redo")
+        files = f"{count(len(results.damaged), 'damaged file')}, for example {results.damaged[0]}"
+        notes.append(f"the table omits {files}; run the protocol again to replace them")
     versions = sorted({result["versions"]["hetcal"] for result in results.done.values()})
     if len(versions) > 1:
-        said.append(f"the cells were made by different versions of hetcal: {', '.join(versions)}")
+        notes.append(f"the cells were run with different versions of hetcal: {', '.join(versions)}")
     missing = len(set(results.protocol.cells()) - set(results.done) - set(results.failed))
     if missing:
-        said.append(f"{missing} cell(s) of the protocol are still to run")
+        notes.append(f"still to run: {count(missing, 'cell')} of the protocol")
     if results.protocol.is_quick:
-        said.append("a quick first look: few splits, short training, part of the rows; not the study")
-    return said
+        notes.append("a quick run with few splits, short training and some of the rows; it is not the study")
+    return notes
 
 
 def render_markdown(tables: Sequence[StudyTable]) -> str:
@@ -177,7 +177,8 @@ def render_terminal(tables: Sequence[StudyTable]) -> str:
             for line in body(table, text):
                 shown.add_row(*line)
             has_published = any(entry and entry.published is not None for row in table.rows for entry in row.entries)
-            console.print(f"[bold]{table.title}[/bold]" + ("; below each figure the published one" * has_published))
+            remark = "; the published figure is below ours" if has_published else ""
+            console.print(f"[bold]{table.title}[/bold]{remark}")
             console.print(shown)
             console.print()
     return capture.get()
