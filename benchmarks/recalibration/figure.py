@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 from matplotlib.figure import Figure
 
-from hetcal.studies.cells import title_of
+from hetcal.studies.cells import method_title
 
 HERE = Path(__file__).parent
 METRICS = {
@@ -44,7 +44,7 @@ def main() -> None:
             errors = [group[metric].std() / len(group) ** 0.5 for group in groups]
             colors = [COLORS[method.partition("+")[0]] for method in methods]
             ax.barh(range(len(methods)), means, xerr=errors, color=colors, error_kw={"ecolor": "black", "capsize": 2})
-            ax.set_yticks(range(len(methods)), [title_of(method) for method in methods] if metric == "ce" else [])
+            ax.set_yticks(range(len(methods)), [method_title(method) for method in methods] if metric == "ce" else [])
             ax.set_title(f"{dataset}: {title}", fontsize="medium")
             if metric == "ce":
                 floor = cells[cells.dataset == dataset].ce_noise_floor.iloc[0]

@@ -122,7 +122,7 @@ def calls(monkeypatch):
         seen["fit"] = X, y, options
         return fit_method(self, X, y, **options)
 
-    monkeypatch.setattr("hetcal.cli.fit.choose", choose)
+    monkeypatch.setattr("hetcal.cli.fit.choose_method", choose)
     monkeypatch.setattr(HCRegressor, "fit", fit_and_note)
     return seen
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hetcal.report import describe_bench, render
-from hetcal.studies.results import read_results, summarize
+from hetcal.studies.results import estimate_figure, read_results
 from hetcal.studies.table import tabulate
 from tests.studies.samples import TINY, cell_files, make_results
 
@@ -46,7 +46,7 @@ def test_blocks(results):
     assert block["ce_noise_floor"] == 0.25
     for method in block["methods"]:
         group = results.select("table", "skewed", method["name"])
-        figure = summarize(group, "ce")
+        figure = estimate_figure(group, "ce")
         assert method["metrics"]["ce"]["mean"] == figure.mean
         assert method["metrics"]["ce"]["standard_error"] == figure.error
         np.testing.assert_allclose(method["curve"]["coverage"], np.mean([one["coverage"] for one in group], axis=0))
@@ -61,7 +61,7 @@ def test_overview_is_the_table_of_the_study(results):
     assert table["title"] == expected.title
     for row, (name, floor, entries) in zip(table["rows"], expected.rows, strict=True):
         assert (row["name"], row["floor"]) == (name, floor)
-        assert [cell["mean"] for cell in row["cells"]] == [entry.figure.mean for entry in entries]
+        assert [cell["mean"] for cell in row["cells"]] == [entry.estimate.mean for entry in entries]
         assert [cell["published"] for cell in row["cells"]] == [entry.published for entry in entries]
     assert table["rows"][1]["cells"][0]["published"] == 0.5
     html = render(content)

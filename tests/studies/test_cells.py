@@ -10,7 +10,9 @@ from numpy.testing import assert_array_equal
 from hetcal.datasets import heteroscedastic, skewed
 from hetcal.methods import make
 from hetcal.metrics import calibration_curve, evaluate
-from hetcal.studies.cells import check_settings, load_rows, run_cell, split_rows
+from hetcal.metrics.verdict import judge
+from hetcal.prediction import Prediction
+from hetcal.studies.cells import Part, check_protocol, load_part, measure, run_cell, split_by_rule
 from hetcal.studies.protocol import Cell, parse_protocol
 from tests.studies.samples import TINY
 
@@ -20,17 +22,17 @@ SMALL = {"width": 8, "depth": 2, "max_epochs": 2}
 @pytest.mark.parametrize("seed", [0, 7])
 @pytest.mark.parametrize("n", [10, 506, 1000, 1999])
 def test_random_split(n, seed):
-    """A permutation of the rows by the seed, of which the first 80 % train: anyone can make the same one."""
-    train, test = split_rows("random", n, None, seed, test_fraction=0.2)
+    """A permutation of the rows with the seed, of which the first 80 % are for training: easy to reproduce."""
+    train, test = split_by_rule("random", n, None, seed, test_fraction=0.2)
     order = np.random.default_rng(seed).permutation(n)
     assert len(train) == n * 8 // 10
     assert_array_equal(np.concatenate([train, test]), order)
 
 
 def test_inner_split_leaves_the_test_rows_alone():
-    """Settings are chosen by rows of the training part: 80 % of its 80 % train, the rest judge."""
-    outer, hidden = split_rows("random", 1000, None, 3, test_fraction=0.2)
-    train, judge = split_rows("inner", 1000, None, 3, test_fraction=0.2)
+    """Settings are chosen on rows of the training part, which is split 80 to 20 once more."""
+    outer, hidden = split_by_rule("random", 1000, None, 3, test_fraction=0.2)
+    train, judge = split_by_rule("inner", 1000, None, 3, test_fraction=0.2)
     assert (len(train), len(judge)) == (640, 160)
     assert_array_equal(np.concatenate([train, judge]), outer)
     assert not set(hidden) & {*train, *judge}
@@ -38,8 +40,8 @@ def test_inner_split_leaves_the_test_rows_alone():
 
 def test_random_split_ignores_groups():
     groups = np.arange(100) // 10
-    with_groups = split_rows("random", 100, groups, 3, 0.2)
-    for part, expected in zip(with_groups, split_rows("random", 100, None, 3, 0.2), strict=True):
+    with_groups = split_by_rule("random", 100, groups, 3, 0.2)
+    for part, expected in zip(with_groups, split_by_rule("random", 100, None, 3, 0.2), strict=True):
         assert_array_equal(part, expected)
 
 
@@ -47,22 +49,22 @@ def test_random_split_ignores_groups():
 def test_grouped_split(seed):
     """Every row is on one side, no group on both, a fifth of the groups is tested, and another seed draws others."""
     groups = np.random.default_rng(0).integers(0, 50, size=1000)
-    train, test = split_rows("grouped", 1000, groups, seed, test_fraction=0.2)
+    train, test = split_by_rule("grouped", 1000, groups, seed, test_fraction=0.2)
     assert_array_equal(np.sort(np.concatenate([train, test])), np.arange(1000))
     assert not set(groups[train]) & set(groups[test])
     assert len(set(groups[test])) == 10
-    again, _ = split_rows("grouped", 1000, groups, seed, test_fraction=0.2)
+    again, _ = split_by_rule("grouped", 1000, groups, seed, test_fraction=0.2)
     assert_array_equal(train, again)
-    other, _ = split_rows("grouped", 1000, groups, seed + 1, test_fraction=0.2)
+    other, _ = split_by_rule("grouped", 1000, groups, seed + 1, test_fraction=0.2)
     assert set(train) != set(other)
-    # A limit on the rows takes the first: they must not be those of the first groups alone.
+    # A limit on the rows takes the first ones, which must come from many groups.
     assert len(set(groups[train[:200]])) > 30
 
 
 def test_grouped_split_without_groups():
     message = "data set must have groups for a grouped split, got data set=None; leave it out of the grouped study"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        split_rows("grouped", 100, None, 0, 0.2)
+        split_by_rule("grouped", 100, None, 0, 0.2)
 
 
 @pytest.mark.parametrize("method", ["hnn", "quantile_hc", "dropout_hc"])
@@ -95,8 +97,29 @@ def test_figures_are_those_of_the_model(method):
     assert json.loads(json.dumps(result)) == result
 
 
+def test_measure():
+    """Every number is that of the prediction, and the seconds are those of fit and predict together."""
+    y, mean, std = np.random.default_rng(0).normal(size=(3, 50))
+    prediction = Prediction(mean, np.exp(std))
+
+    class Known:
+        def predict_dist(self, X):
+            assert X == "table"
+            return prediction
+
+    measured = measure(Known, Part("table", y))
+    seconds = measured.metrics.pop("seconds")
+    assert measured.metrics == evaluate(y, prediction)
+    assert seconds == pytest.approx(measured.fit_seconds + measured.predict_seconds)
+    assert min(measured.fit_seconds, measured.predict_seconds) > 0
+    assert measured.rows == 50
+    assert_array_equal(measured.coverage, calibration_curve(y, prediction).coverage)
+    assert_array_equal(measured.std_quantiles, np.quantile(prediction.std, np.arange(1, 100) / 100))
+    assert measured.share_above == judge(y, prediction).share_above
+
+
 def test_max_train_rows():
-    """A limit shortens the training part alone: the test rows stay the same and can be compared."""
+    """A limit shortens only the training part; the test rows remain the same, for comparison."""
     protocol = parse_protocol("max_train_rows = 100\n" + TINY)
     result = run_cell(protocol, Cell("table", "heteroscedastic", "hnn", seed=0))
     assert result["split"] == {"rule": "random", "n_train": 100, "n_test": 200}
@@ -107,44 +130,48 @@ def test_max_train_rows():
 
 
 def test_equal_wines_stay_together(load_raw):
-    """No test row of a grouped split stands in the training part; of a random one many do."""
+    """No test row of a grouped split is in the training part; of a random split, many are."""
     load_raw("red-wine")
-    X, y, groups = load_rows("red-wine")
+    data = load_part("red-wine")
+    rows = np.column_stack(list(data.X.columns.values()))
     twins = {}
     for rule in ("grouped", "random"):
-        train, test = split_rows(rule, len(y), groups, 0, 0.2)
-        seen = set(map(tuple, X[train].to_numpy()))
-        twins[rule] = sum(tuple(row) in seen for row in X[test].to_numpy())
+        train, test = split_by_rule(rule, len(data), data.groups, 0, 0.2)
+        seen = set(map(tuple, rows[train]))
+        twins[rule] = sum(tuple(row) in seen for row in rows[test])
     assert twins["grouped"] == 0 < 50 < twins["random"]
 
 
 def test_grouped_cell(load_raw):
-    """Patients of the test part are new, and the regressor is told of the groups: it validates by patients too."""
+    """Patients of the test part are new, and the regressor is given the groups for its validation part."""
     load_raw("parkinsons")
     text = TINY.replace('"heteroscedastic", "skewed"', '"parkinsons"') + 'split = "grouped"\n'
     protocol = parse_protocol("max_train_rows = 1000\n" + text)
     result = run_cell(protocol, Cell("table", "parkinsons", "hnn", seed=0))
 
-    X, y, groups = load_rows("parkinsons")
-    train, test = split_rows("grouped", len(y), groups, 0, 0.2)
+    data = load_raw("parkinsons")
+    X, y, groups = data.X.iloc, data.y, data.groups
+    train, test = split_by_rule("grouped", len(y), groups, 0, 0.2)
     assert not set(groups[train]) & set(groups[test])
     train = train[:1000]
     assert result["split"] == {"rule": "grouped", "n_train": 1000, "n_test": len(test)}
     rmse = {}
-    for name, labels in {"told": groups[train], "not told": None}.items():
+    for name, labels in {"given": groups[train], "not given": None}.items():
         model = make("hnn", random_state=0, **SMALL).fit(X[train], y[train], groups=labels)
         rmse[name] = evaluate(y[test], *model.predict(X[test], return_std=True))["rmse"]
-    assert result["metrics"]["rmse"] == rmse["told"] != rmse["not told"]
+    assert result["metrics"]["rmse"] == rmse["given"] != rmse["not given"]
 
 
 def test_frames_keep_their_categories(load_raw):
-    """Rows of a real set are taken from its frame, so that text stays text."""
-    load_raw("auto-mpg")
-    X, y, groups = load_rows("auto-mpg")
+    """Text remains text in any rows of a real data set, and the rows are the ones asked for, in that order."""
+    frame, data = load_raw("auto-mpg").X, load_part("auto-mpg")
     rows = np.array([5, 3, 200])
-    assert list(X[rows].index) == rows.tolist()
-    assert str(X[rows]["origin"].dtype) == "category"
-    assert (len(y), groups) == (392, None)
+    part = data.take(rows)
+    assert part.X.kind("origin") == "text"
+    assert part.X.columns["origin"].tolist() == frame["origin"].iloc[rows].astype(str).tolist()
+    assert_array_equal(part.X.columns["weight"], frame["weight"].iloc[rows])
+    assert_array_equal(part.y, data.y[rows])
+    assert (len(data), len(part), data.groups) == (392, 3, None)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +196,7 @@ def test_frames_keep_their_categories(load_raw):
         (
             "[settings]",
             "[methods.quantile-hcc]\npatience = 1\n[settings]",
-            r"line 3: method must be one of .*, got method='quantile-hcc'; did you mean 'quantile_hc'\?",
+            r"line 3: method must be one of .*, got method='quantile_hcc'; did you mean 'quantile_hc'\?",
         ),
         (
             "seeds = 2",
@@ -180,27 +207,27 @@ def test_frames_keep_their_categories(load_raw):
     ids=["method", "setting", "seed", "setting of method", "settings of what", "varied"],
 )
 def test_unknown_methods_and_settings(old, new, message):
-    """Found before the first cell, with the line of the file."""
+    """Detected before the first cell is run, with the line of the file."""
     assert TINY.count(old) == 1
     with pytest.raises(ValueError, match=f"^{message}$"):
-        check_settings(parse_protocol(TINY.replace(old, new)))
+        check_protocol(parse_protocol(TINY.replace(old, new)))
 
 
 def test_settings_of_a_quick_look_are_checked():
     quick = parse_protocol(TINY + "[quick]\nseed = 1\n").made_quick()
     with pytest.raises(ValueError, match=r"^line 14: setting must be one of .*, got setting='seed'; .*$"):
-        check_settings(quick)
+        check_protocol(quick)
 
 
 def test_all_known_settings_pass():
     protocol = parse_protocol(TINY)
-    check_settings(protocol)
+    check_protocol(protocol)
 
 
 def test_a_recalibrated_method_gives_up_rows():
     """ "name+recalibrator" trains on four fifths of the training part and recalibrates on the rest."""
     protocol = parse_protocol(TINY.replace('"hnn"', '"constant_sigma", "constant_sigma+isotonic"'))
-    check_settings(protocol)
+    check_protocol(protocol)
     plain, bent = (
         run_cell(protocol, next(cell for cell in protocol.cells() if cell.method == method))
         for method in ("constant_sigma", "constant_sigma+isotonic")
@@ -210,4 +237,4 @@ def test_a_recalibrated_method_gives_up_rows():
     assert plain["settings"]["estimator"] == "ConstantSigma"
     assert bent["metrics"]["ce"] < plain["metrics"]["ce"]
     with pytest.raises(ValueError, match=r"line 11: recalibrator must be one of .*, got recalibrator='isotonik'"):
-        check_settings(parse_protocol(TINY.replace('"hnn"', '"hnn+isotonik"')))
+        check_protocol(parse_protocol(TINY.replace('"hnn"', '"hnn+isotonik"')))

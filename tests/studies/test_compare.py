@@ -1,6 +1,6 @@
-"""Comparison of methods: the same rows for all, whole groups, the same answer for the same seed, and plain words.
+"""Comparison of methods: the same rows for all, whole groups, the same result for the same seed.
 
-Most tests replace the regressor by one that answers at once, so that what is tested is the comparison.
+Most tests replace the regressor by one that predicts at once, so that only the comparison is tested.
 """
 
 import json
@@ -19,9 +19,12 @@ from hetcal import metrics
 from hetcal.datasets import heteroscedastic
 from hetcal.exceptions import DegenerateDataWarning
 from hetcal.methods import METHODS, PAPER, make
+from hetcal.metrics.verdict import judge
 from hetcal.prediction import Prediction
 from hetcal.studies import compare as comparison
-from hetcal.studies.compare import AUTO, INFORMATIVE, choose, compare, draw_rows, method_names, over_folds, recommend
+from hetcal.studies.compare import AUTO, INFORMATIVE, choose_method, compare, draw_rows, method_names
+from hetcal.studies.statistics import COMPARED
+from hetcal.tabular.columns import read_table
 
 TINY = {"width": 16, "depth": 2, "max_epochs": 3}
 DATA = heteroscedastic(120)
@@ -40,13 +43,13 @@ class Fake:
         self.method, self.settings = method, settings
 
     def fit(self, X, y, groups=None):
-        self.train, self.groups = X[:, 0].astype(int), groups
+        self.train, self.groups = X.columns["x0"].astype(int), groups
         if self.method in self.errors:
             raise self.errors[self.method]
         return self
 
     def predict_dist(self, X):
-        Fake.given.append((self.method, self.train, X[:, 0].astype(int), self.groups))
+        Fake.given.append((self.method, self.train, X.columns["x0"].astype(int), self.groups))
         return Prediction(np.zeros(len(X)), np.full(len(X), self.stds[self.method]))
 
 
@@ -60,12 +63,12 @@ def fake(monkeypatch):
 
 @pytest.fixture
 def untrained(monkeypatch):
-    """Whoever trains fails the test."""
+    """Training a model fails the test."""
 
-    def judge(task, cell):
+    def fit_fold(task, fit):
         raise AssertionError("trained")
 
-    monkeypatch.setattr(comparison, "judge", judge)
+    monkeypatch.setattr(comparison, "fit_fold", fit_fold)
 
 
 def without_seconds(result):
@@ -78,17 +81,20 @@ def without_seconds(result):
 
 
 def test_method_names():
-    """Groups and names in one text, spaces or not, each once; lists too; the nearest name for a typing error."""
+    """Groups and names in a text or a list, each once; an error suggests the closest name."""
     assert method_names("all") == INFORMATIVE
     assert set(METHODS) - set(INFORMATIVE) == {"constant_sigma", "random_sigma"}
     assert method_names("paper") == PAPER
-    assert set(method_names("hc")) == {name for name in METHODS if name.endswith("_hc")}
+    assert set(method_names("hc")) == {name for name in METHODS if name.endswith("_hc")} > {"dropout_hc", "bayes_hc"}
     assert method_names(" hnn , paper") == ("hnn", "mc_dropout", "dropout_hc", "quantile_hc")
     assert method_names(["random_sigma", "hnn", "hnn"]) == ("random_sigma", "hnn")
+    assert method_names("dropout-hc,ensemble-spread-hc") == ("dropout_hc", "ensemble_spread_hc")  # hyphens may be used
     with pytest.raises(
-        ValueError, match=r"^methods must be one of .* got methods='emsemble-hc'; did you mean 'ensemble_"
+        ValueError, match=r"^methods must be one of .* got methods='emsemble_hc'; did you mean 'ensemble_hc'"
     ):
         method_names("hnn,emsemble-hc")
+    with pytest.raises(ValueError, match=r"^methods must be one of \['all', .*did you mean 'paper'\?"):
+        method_names("papper")
     with pytest.raises(
         ValueError, match=r"^methods must name at least one method, got methods=\[\]; give names, or 'all'"
     ):
@@ -121,6 +127,8 @@ def test_method_names():
         ({"groups": np.zeros(39)}, r"^groups must have one label per row of X \(40\)"),
         ({"X": pd.DataFrame([[1, 2]] * 40, columns=["a", "a"])}, r"^X must have column names that differ"),
         ({"X": pd.DataFrame({"a": ["7"] * 40})}, r"^column 'a' must not hold numbers as text"),
+        ({"X": pd.DataFrame(index=range(40))}, r"^X must have at least one feature"),
+        ({"X": np.arange(40.0)}, r"Expected 2D array, got 1D array instead"),
     ],
 )
 def test_nonsense_is_refused_before_anything_is_trained(untrained, arguments, message):
@@ -148,8 +156,8 @@ def test_figures_are_those_of_the_held_out_rows():
         truths.append((DATA.y[test], model.predict_dist(DATA.X[test])))
     (hnn,) = result["methods"]
     scores = [metrics.evaluate(*truth) for truth in truths]
-    assert set(hnn["metrics"]) == set(comparison.METRICS) | {"seconds"}
-    for name in comparison.METRICS:
+    assert tuple(hnn["metrics"]) == COMPARED
+    for name in set(COMPARED) - {"seconds"}:
         values = [score[name] for score in scores]
         np.testing.assert_allclose(hnn["metrics"][name]["values"], values, rtol=1e-6)
         np.testing.assert_allclose(hnn["metrics"][name]["mean"], np.mean(values), rtol=1e-6)
@@ -159,13 +167,21 @@ def test_figures_are_those_of_the_held_out_rows():
         inside = [metrics.coverage(*truth, level=level) for truth in truths]  # equally many rows in each
         np.testing.assert_allclose(covered, np.mean(inside), atol=1e-9)
     assert hnn["curve"]["levels"][::49] == [0.01, 0.5, 0.99]
+    # The verdict is the one rule on all held-out rows, as if they were one test set.
+    pooled = Prediction(*(np.concatenate([getattr(p, name) for _, p in truths]) for name in ("mean", "std")))
+    expected = judge(np.concatenate([y for y, _ in truths]), pooled)
+    assert json.loads(json.dumps(hnn["verdict"])) == hnn["verdict"]
+    for name in ("label", "status", "finding", "rows"):
+        assert hnn["verdict"][name] == getattr(expected, name)
+    for name in ("coverage", "coverage_low", "coverage_high", "share_above"):
+        np.testing.assert_allclose(hnn["verdict"][name], getattr(expected, name), atol=1e-9)
     del result["methods"], result["recommendation"]
     floor = metrics.ce_noise_floor(40)
     assert result == {"target": "price", "rows": 120, "folds": 3, "seed": 4, "groups": None, "ce_noise_floor": floor}
 
 
 def test_same_seed_same_result_with_any_number_of_processes():
-    """To the last bit, but for the seconds; the number of threads is left as it was."""
+    """To the last bit, apart from the seconds; the number of threads is restored."""
     torch.set_num_threads(2)
     try:
         here, again, elsewhere = (
@@ -182,7 +198,7 @@ def test_same_seed_same_result_with_any_number_of_processes():
 
 
 def test_the_better_method_is_recommended():
-    """Noise that grows twentyfold: a method that sees it beats a constant sigma, and the text says so."""
+    """The noise grows twentyfold: a method that models it beats a constant sigma, and the text says so."""
     data = heteroscedastic(600)
     settings = {"width": 32, "depth": 2, "max_epochs": 60}
     result = compare(data.X, data.y, methods=["constant_sigma", "hnn"], folds=3, settings=settings)
@@ -194,29 +210,23 @@ def test_the_better_method_is_recommended():
 
 @pytest.mark.parametrize("kind", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
 def test_frames_keep_the_kinds_of_their_columns(kind):
-    """One label makes a column text; the fold that trains without it would find numbers as text, and fail."""
+    """One label makes a column text; without it, a fold would have numbers as text, and fail."""
     labels = ["12a", *(["7", "12", None] * 20)[:59]]
     frame = kind({"house": labels, "size": DATA.X[:60, 0]})
     result = compare(frame, DATA.y[:60], methods=["hnn"], folds=2, settings=TINY)
     assert result["methods"][0]["failed"] is None
+    # A table that was read before gives the same result.
+    again = compare(read_table(frame), DATA.y[:60], methods=["hnn"], folds=2, settings=TINY)
+    assert without_seconds(again) == without_seconds(result)
 
 
 def test_json_even_where_a_density_vanishes(fake, monkeypatch):
-    """An infinite NLL is None, and says nothing against the other figures."""
+    """An infinite NLL is None, and does not affect the other figures."""
     monkeypatch.setattr(Fake, "stds", {"hnn": 1e-200})
     result = compare(NUMBERS, np.linspace(-1, 1, 40), methods=["hnn"], folds=2)
     figures = json.loads(json.dumps(result, allow_nan=False))["methods"][0]["metrics"]
     assert figures["nll"] == {"mean": None, "standard_error": None, "values": [None, None]}
     assert figures["crps"]["mean"] == pytest.approx(np.mean(np.abs(np.linspace(-1, 1, 40))))
-
-
-def test_standard_errors_of_any_size():
-    """Squares of the largest and the smallest floats stay within their range."""
-    for scale in (1e-200, 1.0, 1e300):
-        summary = over_folds([1.0 * scale, 3.0 * scale])
-        assert summary["mean"] == pytest.approx(2 * scale, rel=1e-12)
-        assert summary["standard_error"] == pytest.approx(1.0 * scale, rel=1e-12)
-    assert over_folds([0.0, 0.0]) == {"mean": 0.0, "standard_error": 0.0, "values": [0.0, 0.0]}
 
 
 # Rows.
@@ -235,7 +245,7 @@ def test_all_methods_have_the_same_folds(fake):
 
 
 def test_groups_are_never_split(fake):
-    """Not between folds, and the model hears of them; the floor is that of folds of unequal size."""
+    """Neither between folds nor in training; the noise floor is that of folds of unequal size."""
     labels = np.array([f"patient {i % 7}" for i in range(40)])
     result = compare(NUMBERS, np.arange(40.0), methods=["hnn"], folds=3, groups=labels, group_name="patient")
     for _, train, test, groups in fake.given:
@@ -249,14 +259,14 @@ def test_groups_are_never_split(fake):
 
 
 def test_two_groups_can_be_compared():
-    """Each training part is one group then, which a model takes for none."""
+    """Then each training part is a single group, which the model is not given."""
     result = compare(DATA.X, DATA.y, methods=["hnn"], folds=2, groups=np.arange(120) % 2, settings=TINY)
     assert result["methods"][0]["failed"] is None
     assert result["groups"] == "groups"
 
 
 def test_max_rows(fake):
-    """At most so many, by the seed; all of them if there are not more."""
+    """At most so many rows, drawn with the seed; all rows if there are fewer."""
     assert compare(NUMBERS, np.arange(40.0), methods=["hnn"], folds=2, max_rows=11)["rows"] == 11
     for _, train, test, _ in fake.given:
         assert len({*train, *test}) == 11
@@ -293,14 +303,15 @@ def test_a_method_that_fails_leaves_the_others(fake, error, sentence):
     fake.errors["hnn"] = error
     result = compare(NUMBERS, np.linspace(-2, 2, 40), methods=["hnn", "ensemble_hc"], folds=2)
     hnn, ensemble = result["methods"]
-    assert hnn == {"name": "hnn", "title": "HNN", "failed": sentence, "metrics": {}, "curve": None}
+    expected = {"name": "hnn", "title": "HNN", "failed": sentence, "metrics": {}, "curve": None, "verdict": None}
+    assert hnn == expected
     assert ensemble["failed"] is None
     assert result["recommendation"]["method"] == "ensemble_hc"
     assert "with no other method to compare" in result["recommendation"]["text"]
-    assert " Not judged, because of an error: HNN." in result["recommendation"]["text"]
+    assert " Not evaluated, because of an error: HNN." in result["recommendation"]["text"]
 
 
-def test_an_error_in_another_process_is_told_as_one_here():
+def test_an_error_in_another_process_is_reported_as_one_here():
     """A setting that only some methods have; the rest is compared."""
     settings = {**TINY, "estimator_options": {"members": 2}}
     result = compare(DATA.X, DATA.y, methods=["hnn", "ensemble_hc"], folds=2, settings=settings, jobs=2)
@@ -316,7 +327,7 @@ def test_no_method_left(fake):
 
 
 def test_a_score_beyond_all_floats_is_a_failure(fake):
-    with pytest.raises(ValueError, match=r"HNN, fold 1 of 2: its CRPS passes the range of floats$"):
+    with pytest.raises(ValueError, match=r"HNN, fold 1 of 2: its CRPS exceeds the range of floats$"):
         compare(NUMBERS, np.full(40, 1.7e308) * np.tile([1, -1], 20), methods=["hnn"], folds=2)
 
 
@@ -337,7 +348,7 @@ class Impatient(nn.Module):
 
 
 def test_ctrl_c_ends_the_comparison(fake, monkeypatch):
-    """Alone, training would keep its best weights and go on; here the next fit would start."""
+    """A single training would keep its best weights and return; a comparison must not start the next fit."""
     monkeypatch.setattr(comparison, "make", make)
     monkeypatch.setattr(Impatient, "calls", 0)
     done = []
@@ -354,8 +365,8 @@ def test_ctrl_c_ends_the_comparison(fake, monkeypatch):
     assert done == []
 
 
-def test_warnings_are_told_once():
-    """Not once per fit; here all four fits of two folds give the same."""
+def test_warnings_are_issued_once():
+    """Not once per fit; here all four fits of two folds issue the same warning."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         compare(DATA.X, np.full(120, 5.0), methods=["hnn", "quantile_hc"], folds=2, settings=TINY)
@@ -378,86 +389,19 @@ def test_progress(fake):
     ]
 
 
-# Choice and words.
+# The choice.
 
 
-def test_choose(fake):
+def test_choose_method(fake):
     """Three folds over AUTO, of 3,000 rows at most, fewer folds for few rows or groups."""
     X, y = np.arange(4000.0)[:, None], np.random.default_rng(0).normal(size=4000)
-    method, result = choose(X, y, seed=2)
+    method, result = choose_method(X, y, seed=2)
     assert method == result["recommendation"]["method"] == "hnn"
     assert [m["name"] for m in result["methods"]] == list(AUTO)
     assert (result["rows"], result["folds"], result["seed"]) == (3000, 3, 2)
-    assert choose(X[:5], y[:5])[1]["folds"] == 2
-    assert choose(X[:50], y[:50], groups=np.arange(50) % 2)[1]["folds"] == 2
+    assert choose_method(X[:5], y[:5])[1]["folds"] == 2
+    assert choose_method(X[:50], y[:50], groups=np.arange(50) % 2)[1]["folds"] == 2
     with pytest.raises(
         ValueError, match=r"^y must have at least 4 values to choose a method by, got y='3 values'; name a"
     ):
-        choose(X[:3], y[:3])
-
-
-def method(name, scores, ce=0.1, coverage=0.9):
-    figures = {"crps": over_folds(scores), "ce": over_folds([ce, ce]), "coverage_90": over_folds([coverage, coverage])}
-    return {"name": name, "title": METHODS[name].title, "failed": None, "metrics": figures, "curve": None}
-
-
-HNN, ENSEMBLE, DROPOUT = "hnn", "ensemble_hc", "dropout_hc"
-
-
-@pytest.mark.parametrize(
-    ("methods", "expected", "text"),
-    [
-        pytest.param(
-            [method(HNN, [0.36, 0.37]), method(DROPOUT, [0.38, 0.40]), method(ENSEMBLE, [0.34, 0.35])],
-            ENSEMBLE,
-            "Ensemble-HC: lowest CRPS, 0.345 ± 0.005, 5.5 % below HNN, more than fold noise; "
-            "its calibration error 0.1 is near the noise floor 0.09.",
-            id="clear",
-        ),
-        pytest.param(
-            [method(HNN, [0.36, 0.33, 0.39]), method(ENSEMBLE, [0.33, 0.34, 0.35])],
-            ENSEMBLE,
-            "Ensemble-HC: lowest CRPS, 0.34 ± 0.0058, 5.6 % below HNN, within fold noise; "
-            "its calibration error 0.1 is near the noise floor 0.09.",
-            id="noisy but not small",
-        ),
-        pytest.param(
-            [method(ENSEMBLE, [0.350, 0.360]), method(HNN, [0.356, 0.358]), method(DROPOUT, [0.356, 0.358])],
-            HNN,
-            "HNN: CRPS 0.357 ± 0.001, 0.6 % above the lowest (Ensemble-HC), within fold noise, "
-            "but cheaper: a prediction takes 1 instead of 8 passes through a network; "
-            "its calibration error 0.1 is near the noise floor 0.09.",
-            id="small and noisy: the cheaper",
-        ),
-        pytest.param(
-            [method(HNN, [0.353, 0.3631]), method(ENSEMBLE, [0.350, 0.360])],
-            ENSEMBLE,
-            "Ensemble-HC: lowest CRPS, 0.355 ± 0.005, 0.9 % below HNN, more than fold noise; "
-            "its calibration error 0.1 is near the noise floor 0.09.",
-            id="small but no noise",
-        ),
-        pytest.param(
-            [method(HNN, [0.35, 0.36], ce=0.35, coverage=0.824), method(DROPOUT, [0.35, 0.36])],
-            HNN,
-            "HNN: lowest CRPS, 0.355 ± 0.005, less than 0.1 % below Dropout-HC, within fold noise; "
-            "its calibration error 0.35 is above the noise floor 0.09, and its 90 % intervals cover 82.4 %.",
-            id="overconfident",
-        ),
-        pytest.param(
-            [method(HNN, [0.0, 0.0], ce=0.0), method(DROPOUT, [0.0, 0.0])],
-            HNN,
-            "HNN: lowest CRPS, 0 ± 0, less than 0.1 % below Dropout-HC, within fold noise; "
-            "its calibration error 0 is near the noise floor 0.09.",
-            id="no error at all",
-        ),
-    ],
-)
-def test_recommendation(methods, expected, text):
-    """Lowest CRPS, unless a cheaper method is as good; the text gives the figures that led there."""
-    assert recommend(methods, floor=0.09, rows=1000) == {"method": expected, "text": text}
-
-
-def test_few_rows_are_mentioned():
-    text = recommend([method(HNN, [1.0, 2.0])], floor=0.3, rows=40)["text"]
-    assert text.endswith("0.3. With only 40 rows, another seed may well rank the methods differently.")
-    assert "only" not in recommend([method(HNN, [1.0, 2.0])], floor=0.3, rows=300)["text"]
+        choose_method(X[:3], y[:3])

@@ -1,4 +1,4 @@
-"""The figures show the results, are whole files, and are the same for the same results."""
+"""The figures show the results, are complete files, and are the same for the same results."""
 
 import re
 from xml.etree import ElementTree
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from hetcal.metrics import calibration_band, ce_noise_floor
+from hetcal.metrics import CURVE_LEVELS, calibration_band, ce_noise_floor
 from hetcal.studies.figures import draw_figures, figures_of
 from hetcal.studies.results import read_results, write_result
 from tests.studies.samples import make_result, make_results
@@ -29,7 +29,6 @@ methods = ["hnn", "dropout_hc"]
 seeds = 2
 vary = { dropout = [0.1, 0.2, 0.4] }
 """
-LEVELS = np.arange(1, 100) / 100
 
 
 def ce_of(cell):
@@ -47,7 +46,7 @@ def drawn(results, tmp_path_factory):
 
 
 def test_files(drawn):
-    """Figures 1 and 2 and one of all data sets, each as PNG and SVG, whole and not empty."""
+    """Figures 1 and 2 and one of all data sets, each as PNG and SVG, complete and not empty."""
     names = ["figure-2", "calibration-table", "figure-1"]
     assert [path.name for path in drawn] == [f"{name}.{suffix}" for name in names for suffix in ("png", "svg")]
     assert sorted(drawn) == sorted(drawn[0].parent.iterdir())
@@ -64,7 +63,7 @@ def test_files(drawn):
 
 
 def test_same_results_same_bytes(drawn, results, tmp_path):
-    """Neither a date nor a random name gets into the files, and no setting of matplotlib is changed for it."""
+    """Neither a date nor a random name gets into the files, and no setting of matplotlib is changed."""
     before = dict(matplotlib.rcParams)
     again = draw_figures(read_results(results.folder), tmp_path)
     assert dict(matplotlib.rcParams) == before
@@ -100,7 +99,7 @@ def test_figure_2(tmp_path):
     for cell in results.protocol.cells():
         result = {
             **make_result(results.protocol, cell, **ce_of(cell)),
-            "coverage": (LEVELS ** (1 + cell.seed)).tolist(),
+            "coverage": (CURVE_LEVELS ** (1 + cell.seed)).tolist(),
         }
         write_result(tmp_path, cell, result)
     figure = dict(figures_of(read_results(tmp_path)))["figure-2"]
@@ -109,9 +108,9 @@ def test_figure_2(tmp_path):
         lines = curves(ax)
         assert lines.keys() == {"HNN (CE 1.35)", "Dropout-HC (CE 0.35)"}
         for line in lines.values():
-            assert_allclose(line.get_ydata(), (LEVELS + LEVELS**2) / 2)
+            assert_allclose(line.get_ydata(), (CURVE_LEVELS + CURVE_LEVELS**2) / 2)
         band = ax.collections[0].get_paths()[0].vertices[:, 1]
-        assert_allclose([band.min(), band.max()], [calibration_band(20, LEVELS)[0].min(), 1])
+        assert_allclose([band.min(), band.max()], [calibration_band(20, CURVE_LEVELS)[0].min(), 1])
 
 
 def test_all_data_sets_are_drawn(results):
@@ -121,7 +120,7 @@ def test_all_data_sets_are_drawn(results):
 
 
 def test_figure_2_has_the_sets_of_the_paper(tmp_path):
-    """Boston and crime, wherever they stand in the protocol; a grouped study has a figure of its own."""
+    """Boston and crime, wherever they are in the protocol; a grouped study has a figure of its own."""
     text = TEXT.replace('["heteroscedastic", "skewed", "heavy-tailed"]', '["skewed", "boston", "energy", "crime"]')
     text = text.replace('name = "rates"', 'name = "days"\nsplit = "grouped"').replace("vary", "# vary")
     figures = dict(figures_of(make_results(tmp_path, text, ce_of)))
@@ -130,7 +129,7 @@ def test_figure_2_has_the_sets_of_the_paper(tmp_path):
 
 
 def test_unfinished_study(tmp_path):
-    """What is there is drawn: one data set, one method, one split, two of three rates and sigma at the nearest."""
+    """Finished cells are drawn: one data set, method and split, two of three rates, and sigma at the nearest rate."""
 
     def metrics_of_some(cell):
         is_done = (cell.dataset, cell.method, cell.seed) == ("skewed", "hnn", 0)
@@ -158,6 +157,6 @@ def test_nothing_to_draw(tmp_path):
 
 
 def test_a_real_run_can_be_drawn(finished, tmp_path):
-    """The fields that the figures need are in the results that a run leaves."""
+    """The fields that the figures need are in the results of a run."""
     paths = draw_figures(read_results(finished), tmp_path)
     assert [path.name for path in paths if path.suffix == ".svg"] == ["figure-2.svg", "calibration-table.svg"]

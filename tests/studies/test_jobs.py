@@ -1,4 +1,4 @@
-"""Jobs in processes of their own: what one does, or what becomes of it, is nothing to the others."""
+"""Jobs in processes of their own: whatever happens to one of them does not affect the others."""
 
 import os
 import re
@@ -11,7 +11,6 @@ import time
 import pytest
 
 from hetcal.studies.jobs import Outcome, run_jobs
-from hetcal.studies.run import PRELOAD
 from tests.processes import DEADLINE_SECONDS, members, needs_proc, wait_until
 
 SEEN = []
@@ -85,8 +84,7 @@ def sleep_or_not(job):
 
 
 def outcomes(function, jobs, processes=1):
-    # The server is started once in a process, so that every test of it must name the same modules.
-    return list(run_jobs(function, jobs, processes, PRELOAD))
+    return list(run_jobs(function, jobs, processes))
 
 
 def is_running(pid):
@@ -116,14 +114,14 @@ def test_an_error_is_told_and_the_rest_goes_on():
 @pytest.mark.parametrize(("function", "code"), [(die_on_two, 3), (kill_itself_on_two, -9)], ids=["exit", "kill"])
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_dead_process_is_told_and_the_rest_goes_on(function, code, processes):
-    """A job that crashes its process, or is killed for its memory, takes nothing with it."""
+    """A job that crashes its process, or is killed for its memory, does not affect the others."""
     done = sorted(outcomes(function, [1, 2, 3], processes), key=lambda outcome: outcome.job)
     message = f"the process ended with exit code {code}; it may have run out of memory"
     assert done == [Outcome(1, 1), Outcome(2, None, message), Outcome(3, 3)]
 
 
 def test_other_ways_to_leave():
-    """Half a message is none; sys.exit ends the job alone; what cannot be sent is an error of the job."""
+    """Half a message is an error, sys.exit ends only the job, and so does a result that cannot be sent."""
     (half,) = outcomes(die_in_the_middle_of_a_message, [0])
     assert half.error == "the process ended with exit code 0; it may have run out of memory"
     (polite,) = outcomes(exit_politely, [0])
@@ -133,13 +131,13 @@ def test_other_ways_to_leave():
 
 
 def test_jobs_do_not_see_each_other():
-    """What a job leaves in memory is gone with its process: the order of the cells cannot matter."""
+    """The memory of a job ends with its process, so the order of the cells cannot matter."""
     assert [outcome.result for outcome in outcomes(remember, ["a", "b"])] == [["a"], ["b"]]
     assert SEEN == []
 
 
 def test_side_by_side_but_not_more(tmp_path):
-    """Two jobs that wait for each other both end; of six jobs never more than two run."""
+    """Two jobs that wait for each other both finish; of six jobs at most two run at once."""
     met = outcomes(meet, [(tmp_path, "a", "b"), (tmp_path, "b", "a")], 2)
     assert sorted(outcome.result for outcome in met) == ["a", "b"]
     (tmp_path / "crowd").mkdir()
@@ -149,9 +147,9 @@ def test_side_by_side_but_not_more(tmp_path):
 
 
 def test_jobs_end_with_the_iteration(tmp_path):
-    """Who stops listening leaves no process behind."""
+    """When the caller stops iterating, no process is left behind."""
     path = tmp_path / "pid"
-    jobs = run_jobs(sleep_or_not, [path, None], 2, PRELOAD)
+    jobs = run_jobs(sleep_or_not, [path, None], 2)
     assert next(jobs) == Outcome(None, "awake")
     wait_until(lambda: path.exists() and path.read_text())
     jobs.close()
@@ -220,7 +218,7 @@ def test_ctrl_c_while_the_server_imports(script, tmp_path):
 
 @needs_proc
 def test_ctrl_c_in_the_middle(script, tmp_path):
-    """The job is ended, quietly."""
+    """The job is terminated without a message."""
     process = script()
     wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), process)
     os.killpg(process.pid, signal.SIGINT)
@@ -231,7 +229,7 @@ def test_ctrl_c_in_the_middle(script, tmp_path):
 
 @needs_proc
 def test_a_job_does_not_outlive_its_parent(script, tmp_path):
-    """Even if the parent is killed with -9 and can end nothing itself."""
+    """Even if the parent is killed with -9 and cannot terminate it."""
     process = script()
     wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), process)
     process.kill()

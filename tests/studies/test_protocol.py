@@ -1,4 +1,4 @@
-"""A protocol file says everything that decides a study, and a misprint in it is found before hours are spent."""
+"""A protocol file determines a study, and a misspelled name in it is detected before any model is trained."""
 
 import re
 from itertools import product
@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from hetcal.studies import protocol as module
-from hetcal.studies.cells import check_settings
+from hetcal.studies.cells import check_protocol
 from hetcal.studies.protocol import Cell, parse_protocol, read_protocol
 from tests.studies.samples import TINY
 
@@ -33,11 +33,11 @@ def change(old, new, text=TINY):
 
 
 def test_the_docstring_is_a_protocol():
-    """Whoever copies the example from the module's docstring has a protocol that runs."""
+    """The example in the docstring of the module is a valid protocol."""
     example = dedent(re.search(r"\n\n(    .*?)\n\n\S", module.__doc__, re.DOTALL)[1])
     protocol = parse_protocol(example)
-    check_settings(protocol)
-    check_settings(protocol.made_quick())
+    check_protocol(protocol)
+    check_protocol(protocol.made_quick())
     assert protocol.title == "My study"
     assert len(protocol.cells()) == 2 * 2 * (10 + 5)
     assert protocol.reference["boston"]["hnn"] == {"ce": 0.541, "rmse": 5.106}
@@ -45,7 +45,7 @@ def test_the_docstring_is_a_protocol():
 
 
 def test_cells_come_seed_by_seed():
-    """An unfinished study has seen every data set, and no cell is left out or done twice."""
+    """An unfinished study covers every data set, and no cell is omitted or repeated."""
     cells = parse_protocol(TINY).cells()
     grid = product(range(2), ["heteroscedastic", "skewed"], ["hnn", "quantile_hc"])
     assert cells == [Cell("table", dataset, method, seed) for seed, dataset, method in grid]
@@ -70,7 +70,7 @@ def test_seeds_of_and_vary():
 
 
 def test_settings_of_a_cell():
-    """What the study varies goes over what the method has, and that over what all have."""
+    """Varied settings take precedence over those of the method, and these over those of all methods."""
     text = change("[settings]", "[methods.hnn]\ndepth = 3\ndropout = 0.5\n[settings]")
     protocol = parse_protocol(text + "vary = { dropout = [0.3] }")
     varied = (("dropout", 0.3),)
@@ -81,6 +81,20 @@ def test_settings_of_a_cell():
         "dropout": 0.3,
     }
     assert protocol.settings_of(Cell("table", "skewed", "quantile_hc", 0)) == {"width": 8, "depth": 2, "max_epochs": 2}
+
+
+def test_hyphens_become_underscores():
+    """In studies, settings and published figures, so that cells, files and hashes have one spelling."""
+    text = change("[settings]", "[methods.quantile_hc]\ndepth = 3\n[settings]")
+    text = change('"hnn", "quantile_hc"]', '"random_sigma+isotonic", "quantile_hc"]', text)
+    text += "\n[reference.boston]\nquantile_hc = { ce = 0.5 }\n"
+    hyphens = text.replace("quantile_hc", "quantile-hc").replace("random_sigma", "random-sigma")
+    first, second = parse_protocol(text), parse_protocol(hyphens)
+    assert {cell.method for cell in second.cells()} == {"random_sigma+isotonic", "quantile_hc"}
+    assert second.cells() == first.cells()
+    assert second.hash == first.hash
+    assert second.methods == {"quantile_hc": {"depth": 3}}
+    assert second.reference == {"boston": {"quantile_hc": {"ce": 0.5}}}
 
 
 SAME_RESULTS = {
@@ -105,7 +119,7 @@ OTHER_RESULTS = {
 
 @pytest.mark.parametrize("text", SAME_RESULTS.values(), ids=SAME_RESULTS)
 def test_a_study_can_grow(text):
-    """What changes no result keeps the hash, so that finished cells still count."""
+    """A change that affects no result keeps the hash, so that finished cells remain valid."""
     assert parse_protocol(text).hash == parse_protocol(TINY).hash
 
 
@@ -116,7 +130,7 @@ def test_what_changes_results_changes_the_hash():
 
 
 def test_quick():
-    """A first look: the quick section replaces seeds, varied values, rows and settings, and has a hash of its own."""
+    """The quick section replaces seeds, varied values, rows and settings, which gives another hash."""
     full = parse_protocol(WITH_QUICK)
     quick = full.made_quick()
     assert (quick.is_quick, full.is_quick) == (True, False)
@@ -202,6 +216,14 @@ BAD = {
         change("[settings]", "[methods]\nhnn = 3\n[settings]"),
         r"methods.hnn must be a table, got methods.hnn=3; write \[methods.hnn\]",
     ),
+    "methods twice": (
+        change("[settings]", "[methods]\nmc-dropout = {}\nmc_dropout = {}\n[settings]"),
+        r"methods must name each method once, got methods=\['mc-dropout', 'mc_dropout'\]; a hyphen is read as .*",
+    ),
+    "published": (
+        TINY + "[reference]\nboston = 0.5",
+        r"reference.boston must be a table, got reference.boston=0.5; write \[reference.boston\]",
+    ),
     "test_fraction": (
         change("[settings]", "test_fraction = 1.0\n[settings]"),
         r"test_fraction must be greater than 0 and less than 1, got test_fraction=1.0; choose .*",
@@ -220,7 +242,7 @@ BAD = {
 
 @pytest.mark.parametrize(("text", "message"), BAD.values(), ids=BAD)
 def test_bad_protocols(tmp_path, text, message):
-    """The message names the file, where it can the line, the wrong value and what to do."""
+    """The message names the file, if possible the line, the wrong value, and what to do."""
     path = tmp_path / "study.toml"
     path.write_text(text)
     with pytest.raises((ValueError, TypeError), match=rf"^{re.escape(str(path))}: {message}$"):

@@ -1,4 +1,4 @@
-"""Results on disk: what was written is read, and what is not what was written is never taken for a result."""
+"""Results on disk: what was written is read, and a damaged file is never mistaken for a result."""
 
 import json
 import re
@@ -9,15 +9,15 @@ from numpy.testing import assert_allclose
 
 from hetcal.studies.protocol import parse_protocol
 from hetcal.studies.results import (
-    Figure,
-    decode,
-    encode,
+    decode_result,
+    encode_result,
+    estimate_figure,
     open_folder,
     read_cells,
     read_results,
-    summarize,
     write_result,
 )
+from hetcal.studies.statistics import Estimate
 from tests.studies.samples import TINY, cell_files, make_result, make_results
 
 PROTOCOL = parse_protocol(TINY)
@@ -25,7 +25,7 @@ CELL, OTHER = PROTOCOL.cells()[:2]
 
 
 def test_round_trip(tmp_path):
-    """Finished, failed and missing cells come back as they were, and every file names its protocol."""
+    """Finished, failed and missing cells are read as they were written, and every file names its protocol."""
     metrics = {cell: {"ce": number / 7} for number, cell in enumerate(PROTOCOL.cells())}
     metrics[CELL], metrics[OTHER] = "ValueError: why", None
     results = make_results(tmp_path, TINY, metrics.get)
@@ -51,18 +51,18 @@ def test_varied_settings_come_back(tmp_path):
 
 
 def test_no_damage_goes_unnoticed():
-    """A file cut off anywhere is an error; one with a byte changed too, or (1E-7 for 1e-7) it says the same."""
+    """A truncated file is an error. So is a changed byte, unless the content is the same (1E-7 for 1e-7)."""
     result = {**make_result(PROTOCOL, CELL), "coverage": [0.1, 2.5e-7], "std_quantiles": []}
-    content = encode(result).encode()
-    assert decode(content.decode()) == result
+    content = encode_result(result).encode()
+    assert decode_result(content.decode()) == result
     for place in range(len(content)):
         with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
-            decode(content[:place].decode())
+            decode_result(content[:place].decode())
     unnoticed = 0
     for place, bit in ((place, 1 << bit) for place in range(len(content)) for bit in (0, 4, 5)):
         changed = bytes([*content[:place], content[place] ^ bit, *content[place + 1 :]])
         try:
-            assert decode(changed.decode()) == result
+            assert decode_result(changed.decode()) == result
             unnoticed += 1
         except (ValueError, KeyError, TypeError, AttributeError):
             pass
@@ -71,7 +71,7 @@ def test_no_damage_goes_unnoticed():
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"5", b"null", b"{}", b"\xff\xfe", b'{"checksum": "x"}', None])
 def test_damaged_files_are_named_not_read(tmp_path, content):
-    """Whatever stands in the file (None: a whole one, with one digit changed), the rest of the folder is read."""
+    """Whatever the file contains (None: one digit is changed), the rest of the folder is read."""
     results = make_results(tmp_path, TINY, lambda cell: {"ce": 0.125})
     path = cell_files(tmp_path)[0]
     path.write_bytes(path.read_bytes().replace(b"0.125", b"0.126") if content is None else content)
@@ -81,7 +81,7 @@ def test_damaged_files_are_named_not_read(tmp_path, content):
 
 
 def test_half_written_files_are_no_results(tmp_path):
-    """What a killed process leaves beside a result is not looked at."""
+    """Temporary files that a killed process leaves are ignored."""
     make_results(tmp_path, TINY, lambda cell: {})
     for path in cell_files(tmp_path)[:3]:
         path.rename(path.with_name(f".{path.name}.0123abcd.part"))
@@ -103,7 +103,7 @@ def test_two_protocols_in_one_folder(tmp_path):
 
 
 def test_a_file_of_another_protocol(tmp_path):
-    """Copied in by hand, it is no result of this study."""
+    """A file that was copied into the folder is not a result of this study."""
     other = parse_protocol(TINY.replace("width = 8", "width = 9"))
     open_folder(tmp_path, PROTOCOL)
     write_result(tmp_path, CELL, make_result(other, CELL))
@@ -116,7 +116,7 @@ def test_a_file_of_another_protocol(tmp_path):
 
 
 def test_a_folder_is_made_and_keeps_the_newest_protocol(tmp_path):
-    """A grown study is written over the old one: the table then knows of the new cells."""
+    """The protocol of an extended study replaces the old one, so that tables include the new cells."""
     folder = tmp_path / "new" / "folder"
     assert open_folder(folder, PROTOCOL).done == {}
     write_result(folder, CELL, make_result(PROTOCOL, CELL))
@@ -126,7 +126,7 @@ def test_a_folder_is_made_and_keeps_the_newest_protocol(tmp_path):
 
 
 def test_a_quick_look_is_remembered(tmp_path):
-    """The folder of a quick run is read as one, and the whole study is refused there."""
+    """The folder of a quick run is recognized as such, and the full study is refused there."""
     full = parse_protocol(TINY + "[quick]\nseeds = 1\nmax_epochs = 1\n")
     open_folder(tmp_path, full.made_quick())
     assert read_results(tmp_path).protocol == full.made_quick()
@@ -154,7 +154,7 @@ def test_folder_without_results(tmp_path, name):
 
 
 def test_damaged_copy_of_the_protocol(tmp_path):
-    """The file is named; it lies in a folder that the user did not write himself."""
+    """The message names the file, which the user did not write."""
     path = tmp_path / "protocol.toml"
     path.write_text("title = ")
     with pytest.raises(ValueError, match=rf"^{re.escape(str(path))}: Invalid value \(at end of document\)$"):
@@ -169,11 +169,11 @@ def test_select_is_ordered_by_seed(tmp_path):
 
 
 def test_mean_and_standard_error():
-    """By another route; a single split has no error, none has no figure."""
+    """Computed in another way. A single split has no standard error, and without splits there is no estimate."""
     values = [0.5, 0.25, 0.75, 0.125]
-    figure = summarize([make_result(PROTOCOL, CELL, ce=value) for value in values], "ce")
+    figure = estimate_figure([make_result(PROTOCOL, CELL, ce=value) for value in values], "ce")
     assert figure.n == 4
     assert_allclose(figure.mean, statistics.fmean(values), rtol=1e-15)
     assert_allclose(figure.error, statistics.stdev(values) / 2, rtol=1e-15)
-    assert summarize([make_result(PROTOCOL, CELL, ce=0.5)], "ce") == Figure(0.5, 0.0, 1)
-    assert summarize([], "ce") is None
+    assert estimate_figure([make_result(PROTOCOL, CELL, ce=0.5)], "ce") == Estimate(0.5, 0.0, 1)
+    assert estimate_figure([], "ce") is None

@@ -1,4 +1,4 @@
-"""Running a study: whatever stops it, the same command goes on, and the results are those of an unbroken run."""
+"""Running a study: whatever stops it, the same command resumes it, with the results of an uninterrupted run."""
 
 import json
 import os
@@ -10,10 +10,10 @@ import sys
 
 import pytest
 
-from hetcal.studies.cells import identity
+from hetcal.studies.cells import identify
 from hetcal.studies.protocol import Cell, parse_protocol
 from hetcal.studies.results import read_results, write_result
-from hetcal.studies.run import run, time_left
+from hetcal.studies.run import run_protocol, time_left
 from hetcal.studies.table import render_cells, render_csv
 from tests.processes import DEADLINE_SECONDS, members, needs_proc, wait_until
 from tests.studies.samples import TINY, cell_files, fingerprint, without_seconds
@@ -23,7 +23,7 @@ PROTOCOL = parse_protocol(TINY)
 
 @pytest.fixture
 def start(tmp_path):
-    """Start `hetcal bench run` as a user does, in a process group of its own that is gone after the test."""
+    """Start `hetcal bench run` as a user does, in a process group of its own that is killed after the test."""
     started = []
 
     def start_run(text, folder, *options):
@@ -56,37 +56,38 @@ def test_a_whole_run(finished):
 
 
 def test_two_jobs_give_the_same_bits(finished, tmp_path):
-    """Neither the neighbors nor the order of the cells has any influence."""
-    run(PROTOCOL, tmp_path, jobs=2)
+    """Neither parallel cells nor the order of the cells affect a result."""
+    run_protocol(PROTOCOL, tmp_path, jobs=2)
     assert without_seconds(tmp_path) == without_seconds(finished)
 
 
 def test_finished_cells_are_not_run_again(copy):
     before = fingerprint(copy)
     said = []
-    results = run(PROTOCOL, copy, say=said.append)
+    results = run_protocol(PROTOCOL, copy, say=said.append)
     assert fingerprint(copy) == before
     assert len(results.done) == 8
     assert said == []
 
 
 def test_a_grown_study_keeps_its_cells(finished, tmp_path, copy):
-    """One more data set and one more seed: only the new cells are run, and all cells are those of a new run."""
+    """With one more data set and one more seed only the new cells are run, and all are equal to those of a new run."""
     before = fingerprint(copy)
     text = TINY.replace('"skewed"]', '"skewed", "heavy-tailed"]').replace("seeds = 2", "seeds = 3")
     text = text.replace('["hnn", "quantile_hc"]', '["hnn"]')
     grown = parse_protocol(text)
-    results = run(grown, copy)
+    results = run_protocol(grown, copy)
     assert fingerprint(copy).items() >= before.items()
     assert results.done.keys() == {*PROTOCOL.cells(), *grown.cells()}
     assert len(results.done) == 8 + 5
-    run(grown, tmp_path / "new", only=["heteroscedastic"], seeds=[1, 2])
+    run_protocol(grown, tmp_path / "new", only=["heteroscedastic"], seeds=[1, 2])
     assert without_seconds(copy).items() >= without_seconds(tmp_path / "new").items()
 
 
 def test_only_what_is_selected(tmp_path):
-    results = run(PROTOCOL, tmp_path, studies=["table"], only=["skewed"], methods=["hnn"], seeds=[1])
-    assert results.done.keys() == {Cell("table", "skewed", "hnn", 1)}
+    chosen = {"studies": ["table"], "only": ["skewed"], "methods": ["quantile-hc"], "seeds": [1]}
+    results = run_protocol(PROTOCOL, tmp_path, **chosen)
+    assert results.done.keys() == {Cell("table", "skewed", "quantile_hc", 1)}
 
 
 FAILING = """\
@@ -104,10 +105,10 @@ seeds = 1
 
 
 def test_a_failed_cell_is_recorded_and_the_rest_goes_on(tmp_path):
-    """A setting that one method cannot have, and a set without groups in a grouped study."""
+    """A setting that is invalid for one method, and a data set without groups in a grouped study."""
     protocol = parse_protocol(TINY.replace("seeds = 2", "seeds = 1").replace(', "skewed"', "") + FAILING)
     said = []
-    results = run(protocol, tmp_path, say=said.append)
+    results = run_protocol(protocol, tmp_path, say=said.append)
     assert results.done.keys() == {Cell("table", "heteroscedastic", "quantile_hc", 0)}
     bad_batch = "ValueError: batch_size must be at least 1, got batch_size=0; choose a value in that range"
     no_groups = "ValueError: data set must have groups for a grouped split, got data set=None; leave it out of the "
@@ -127,39 +128,39 @@ def test_a_failed_cell_is_recorded_and_the_rest_goes_on(tmp_path):
 
 
 def test_failed_cells_are_tried_again(finished, copy):
-    """What failed for want of memory yesterday may run today."""
+    """A cell that failed for lack of memory may succeed later."""
     cell = PROTOCOL.cells()[3]
-    write_result(copy, cell, {**identity(PROTOCOL, cell), "error": "MemoryError"})
-    assert run(PROTOCOL, copy).failed == {}
+    write_result(copy, cell, {**identify(PROTOCOL, cell), "error": "MemoryError"})
+    assert run_protocol(PROTOCOL, copy).failed == {}
     assert without_seconds(copy) == without_seconds(finished)
 
 
 def test_cells_of_other_defaults_are_done_again(finished, copy):
-    """Two versions of hetcal must not mix in one table, even where the protocol leaves a setting to them."""
+    """Two versions of hetcal must not mix in one table, even where the protocol does not give a setting."""
     cell = PROTOCOL.cells()[0]
     result = read_results(copy).done[cell]
     write_result(copy, cell, {**result, "settings": {**result["settings"], "learning_rate": 1.0}})
     said = []
-    run(PROTOCOL, copy, say=said.append)
-    assert said == [f"made with other defaults of hetcal, done again: {cell} seed {cell.seed}"]
+    run_protocol(PROTOCOL, copy, say=said.append)
+    assert said == [f"other defaults of hetcal, run again: {cell} seed {cell.seed}"]
     assert without_seconds(copy) == without_seconds(finished)
 
 
 def test_damaged_files_are_named_and_done_again(finished, copy):
-    """One cut off, one with a digit changed; one outside of the selection is named, and left for later."""
+    """One is truncated, one has a changed digit; one outside of the selection is only named."""
     truncated, changed, later = (copy / "cells" / cell.path for cell in PROTOCOL.cells()[:3])
     before = fingerprint(copy)
     truncated.write_bytes(truncated.read_bytes()[:500])
     changed.write_text(re.sub(r'"rmse": (\d)', lambda m: f'"rmse": {(int(m[1]) + 1) % 10}', changed.read_text()))
     later.write_bytes(b"")
     said = []
-    results = run(PROTOCOL, copy, only=["heteroscedastic"], say=said.append)
+    results = run_protocol(PROTOCOL, copy, only=["heteroscedastic"], say=said.append)
     assert sorted(said) == [
-        *sorted(f"damaged, done again: {path}" for path in (truncated, changed)),
-        f"damaged, left out: {later}",
+        f"damaged, not selected: {later}",
+        *sorted(f"damaged, run again: {path}" for path in (truncated, changed)),
     ]
     assert results.damaged == [later]
-    run(PROTOCOL, copy)
+    run_protocol(PROTOCOL, copy)
     assert without_seconds(copy) == without_seconds(finished)
     untouched = {str(copy / "cells" / cell.path) for cell in PROTOCOL.cells()[3:]}
     assert {path: fingerprint(copy)[path] for path in untouched} == {path: before[path] for path in untouched}
@@ -173,9 +174,9 @@ def table_without_seconds(folder):
 
 @needs_proc
 def test_killed_and_resumed(finished, tmp_path, start):
-    """kill -9 to all processes in the middle of a run: another run makes the table of an unbroken one.
+    """After kill -9 to all processes of a run, another run gives the table of an uninterrupted one.
 
-    Only cells under way are lost: what the progress bar has counted is on disk, whole, and is not done again.
+    Only running cells are lost: those that the progress bar has counted are on disk, complete, and are not run again.
     """
     folder = tmp_path / "results"
     process = start(TINY, folder, "--jobs", "2")
@@ -189,7 +190,7 @@ def test_killed_and_resumed(finished, tmp_path, start):
     killed = read_results(folder)
     assert (killed.damaged, killed.failed, len(killed.done)) == ([], {}, len(before))
 
-    run(PROTOCOL, folder)
+    run_protocol(PROTOCOL, folder)
     assert fingerprint(folder).items() >= before.items()
     assert without_seconds(folder) == without_seconds(finished)
     assert table_without_seconds(folder) == table_without_seconds(finished)
@@ -206,10 +207,10 @@ patience = 100000000
 
 @needs_proc
 def test_ctrl_c(tmp_path, start):
-    """Within a training: exit code 130, one sentence, no process left, and half a training is no result."""
+    """During training: exit code 130, one sentence, no process left, and no result of the interrupted training."""
     folder = tmp_path / "results"
     text = TINY.replace(', "skewed"', "") + LONG
-    run(parse_protocol(text), folder, methods=["hnn"])
+    run_protocol(parse_protocol(text), folder, methods=["hnn"])
     before = fingerprint(folder)
     assert len(before) == 2
     process = start(text, folder)
@@ -253,20 +254,20 @@ def test_ctrl_c(tmp_path, start):
     ids=["only", "near", "methods", "studies", "seeds", "nothing", "no seeds"],
 )
 def test_empty_selections(tmp_path, selection, message):
-    """Asking for what the protocol does not have is an error, and no folder is made for it."""
+    """A name that the protocol does not have is an error, and no folder is created."""
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
-        run(PROTOCOL, tmp_path / "new", **selection)
+        run_protocol(PROTOCOL, tmp_path / "new", **selection)
     assert not (tmp_path / "new").exists()
 
 
 def test_unknown_setting_is_found_before_anything_is_made(tmp_path):
     with pytest.raises(ValueError, match=r"^line 4: setting must be one of .*; did you mean 'width'\?$"):
-        run(parse_protocol(TINY.replace("width", "widht")), tmp_path / "new")
+        run_protocol(parse_protocol(TINY.replace("width", "widht")), tmp_path / "new")
     assert not (tmp_path / "new").exists()
 
 
 def test_time_left():
-    """From the most alike of the finished cells: same data set and method, else same data set, else any."""
+    """From the most similar finished cells: same data set and method, else same data set, else any."""
     a, b, c = (Cell("s", dataset, method, 0) for dataset, method in [("x", "m"), ("x", "n"), ("y", "m")])
     again = [Cell("s", cell.dataset, cell.method, 1) for cell in (a, b, c)]
     assert time_left([], {a: 1.0}, 1) == "done"
@@ -280,7 +281,7 @@ def test_time_left():
 
 
 def test_cells_can_be_listed(finished):
-    """Every cell with its seed and the end of its training, for a look at outliers."""
+    """Every cell with its seed and the end of its training, to examine outliers."""
     lines = render_cells(read_results(finished)).splitlines()
     assert len(lines) == 1 + 8
     assert lines[1].startswith("table,heteroscedastic,hnn,,0,")

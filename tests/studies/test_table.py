@@ -1,4 +1,4 @@
-"""The tables: figures recomputed from the files by another route, and every format whole."""
+"""The tables: figures recomputed from the files in another way, and complete output in every format."""
 
 import csv
 import io
@@ -12,17 +12,17 @@ from dataclasses import replace
 import pytest
 from numpy.testing import assert_allclose
 
+from hetcal.metrics.wording import fixed
 from hetcal.studies.protocol import Cell
 from hetcal.studies.results import read_results, write_result
 from hetcal.studies.table import (
-    SUMMARY_METRICS,
-    notes,
-    number,
+    CSV_FIGURES,
     render_cells,
     render_csv,
     render_latex,
     render_markdown,
     render_terminal,
+    study_notes,
     tabulate,
 )
 from tests.studies.samples import cell_files, make_result, make_results
@@ -90,19 +90,19 @@ def best(results, metric):
 
 
 def test_figures_are_mean_and_standard_error(results):
-    """By hand: mean and deviation of the four splits, over the root of four."""
+    """By hand: the mean of the four splits, and their standard deviation divided by the square root of four."""
     error = math.sqrt(sum(value**2 for value in AROUND_THE_MEAN) / 3) / 2
     titles = {"mc_dropout": "MC Dropout", "hnn": "HNN", "dropout_hc": "Dropout-HC"}
     found = entries(results, "ce")
     assert found.keys() == {(dataset, titles[method]) for dataset, method in CE}
     for (dataset, method), mean in CE.items():
-        figure = found[dataset, titles[method]].figure
+        figure = found[dataset, titles[method]].estimate
         assert figure.n == 4
         assert_allclose([figure.mean, figure.error], [mean, error], rtol=1e-12)
 
 
 def test_the_best_and_what_noise_allows(results):
-    """Above the floor one method is best; below it luck decides, and all that reach it are."""
+    """Above the noise floor one method is best; all methods at or below it are, because there chance decides."""
     assert best(results, "ce") == {("heteroscedastic", "HNN"), ("skewed", "HNN"), ("skewed", "MC Dropout")}
     assert {floor for _, floor, _ in tabulate(results, "ce")[0].rows} == {0.25}
 
@@ -116,7 +116,7 @@ def test_the_best_where_there_is_no_floor(results):
 
 
 def test_published_figures(results):
-    """Beside random splits with the settings of the protocol, and beside nothing else."""
+    """Only beside random splits with the settings of the protocol."""
     found = entries(results, "rmse")
     assert found["skewed", "HNN"].published == 5.106
     assert [entry.published for place, entry in found.items() if place != ("skewed", "HNN")] == 5 * [None]
@@ -180,13 +180,13 @@ def test_latex(results):
 
 
 def test_terminal(results, monkeypatch):
-    """Bold in a terminal, plain in a file, and nothing cut off however narrow it is."""
+    """Bold in a terminal, plain in a file, and nothing cut off, however narrow the terminal is."""
     monkeypatch.setenv("COLUMNS", "30")
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     plain = render_terminal(tabulate(results, "ce"))
     lines = plain.splitlines()
-    assert lines[0] == "Calibration error: table (random splits); below each figure the published one"
+    assert lines[0] == "Calibration error: table (random splits); the published figure is below ours"
     assert lines[1].split("  ")[0] == "data set"
     assert lines[3].split() == ["skewed", "0.250", "0.240±0.016", "0.100±0.016", "0.300±0.016"]
     assert lines[4].split() == ["0.541"]
@@ -229,7 +229,7 @@ def test_csv_of_a_run(finished):
     assert [(line["study"], line["dataset"], line["method"]) for line in lines] == list(groups)
     for line, group in zip(lines, groups.values(), strict=True):
         assert (line["n_splits"], line["n_train"], line["n_test"]) == ("2", "800", "200")
-        for metric in SUMMARY_METRICS:
+        for metric in CSV_FIGURES:
             values = [metrics[metric] for metrics in group]
             assert_allclose(float(line[metric]), statistics.fmean(values), rtol=1e-5)
             assert_allclose(float(line[f"{metric}_se"]), statistics.stdev(values) / 2**0.5, rtol=1e-2, atol=1e-12)
@@ -245,7 +245,7 @@ def test_cells(results):
 
 
 def test_unfinished_study(tmp_path):
-    """Failed, damaged, missing: the place in the table is empty, and the notes say so."""
+    """Failed, damaged, missing: the entry in the table is empty, and the notes say so."""
 
     def metrics_of_some(cell):
         if (cell.study, cell.dataset, cell.method) == ("table", "skewed", "hnn"):
@@ -256,10 +256,10 @@ def test_unfinished_study(tmp_path):
     path = cell_files(tmp_path)[0]
     path.write_bytes(path.read_bytes()[:-9])
     results = read_results(tmp_path)
-    assert notes(results) == [
-        "4 cell(s) failed and are not in the table, skewed hnn for one",
-        f"1 damaged file(s) left out, {path} for one; run again to redo",
-        "14 cell(s) of the protocol are still to run",
+    assert study_notes(results) == [
+        "the table omits 4 failed cells, for example skewed hnn",
+        f"the table omits 1 damaged file, for example {path}; run the protocol again to replace them",
+        "still to run: 14 cells of the protocol",
     ]
     (table,) = tabulate(results, "rmse")
     assert table.methods == ["MC Dropout", "HNN"]
@@ -273,23 +273,25 @@ def test_unfinished_study(tmp_path):
 def test_nothing_finished(tmp_path):
     results = make_results(tmp_path, TEXT, lambda cell: None)
     assert tabulate(results, "ce") == []
-    assert notes(results) == ["29 cell(s) of the protocol are still to run"]
+    assert study_notes(results) == ["still to run: 29 cells of the protocol"]
     assert render_csv(results).count("\n") == 1
 
 
 def test_notes_of_a_whole_study(results, tmp_path):
-    """Nothing to say of a whole one; of two versions of hetcal and of a quick look there is."""
-    assert notes(results) == []
+    """A complete study has none; two versions of hetcal and a quick run are mentioned."""
+    assert study_notes(results) == []
     cells = results.protocol.cells()
     both = make_results(tmp_path, TEXT, metrics_of)
     write_result(tmp_path, cells[0], {**make_result(both.protocol, cells[0]), "versions": {"hetcal": "0.0.9"}})
-    assert notes(read_results(tmp_path)) == ["the cells were made by different versions of hetcal: 0.0.9, 0.1.0"]
+    assert study_notes(read_results(tmp_path)) == ["the cells were run with different versions of hetcal: 0.0.9, 0.1.0"]
     both.protocol = replace(both.protocol, is_quick=True)
-    assert notes(both) == ["a quick first look: few splits, short training, part of the rows; not the study"]
+    assert study_notes(both) == [
+        "a quick run with few splits, short training and some of the rows; it is not the study"
+    ]
 
 
 def test_cells_that_the_protocol_no_longer_has(results, tmp_path):
-    """They are still in the CSV, at its end."""
+    """They remain in the CSV, at its end."""
     make_results(tmp_path, TEXT, metrics_of)
     stray = Cell("table", "boston", "quantile_hc", 0)
     write_result(tmp_path, stray, make_result(results.protocol, stray))
@@ -312,4 +314,4 @@ def test_cells_that_the_protocol_no_longer_has(results, tmp_path):
 )
 def test_digits(value, like, text):
     """Three digits where they matter, and an error with the decimals of its mean."""
-    assert number(value, like) == text
+    assert fixed(value, like) == text

@@ -21,12 +21,12 @@ from hetcal.cli.options import (
 def run_study(options: BenchRunOptions) -> None:
     """Run the cells of a protocol; the exit code is 1 if some failed."""
     from hetcal.studies.protocol import read_protocol
-    from hetcal.studies.run import run
+    from hetcal.studies.run import run_protocol
 
     protocol = read_protocol(options.protocol)
     # Results of the quick version are kept apart.
     folder = options.out or options.protocol.parent / ("quick/results" if options.quick else "results")
-    results = run(
+    results = run_protocol(
         protocol.made_quick() if options.quick else protocol,
         folder,
         studies=split_words(options.studies),
@@ -48,16 +48,16 @@ def print_table(options: BenchTableOptions) -> None:
 
     check_choice("format", options.format, TABLE_FORMATS)
     for name in options.metric:
-        check_choice("metric", name, table.SUMMARY_METRICS)
+        check_choice("metric", name, table.CSV_FIGURES)
     results = read_results(options.folder)
     if options.format in ("csv", "cells"):
         text = table.render_csv(results) if options.format == "csv" else table.render_cells(results)
     else:
-        tables = [one for name in options.metric or table.METRICS for one in table.tabulate(results, name)]
+        tables = [one for name in options.metric or table.PAPER_FIGURES for one in table.tabulate(results, name)]
         render: Any = getattr(table, f"render_{options.format}")
         text = render(tables)
     typer.echo(text, nl=False)
-    for note in table.notes(results):
+    for note in table.study_notes(results):
         typer.echo(note, err=True)
 
 

@@ -22,7 +22,7 @@ from hetcal.exceptions import SharedGroupsWarning
 from hetcal.methods import make
 from hetcal.regressor import HCRegressor
 from hetcal.splitting import split_rows
-from hetcal.studies.compare import AUTO, INFORMATIVE, choose
+from hetcal.studies.compare import AUTO, INFORMATIVE, choose_method
 
 Comparison = dict[str, Any]
 MINIMUM_ROWS_TO_SPLIT = 5
@@ -34,7 +34,7 @@ def fit_file(options: FitOptions) -> dict[str, Any]:
     train, test = read_observations(options)
     if options.report is not None and test is None:
         raise must("test_size", "be greater than 0 for a report", options.test_size, "a report needs test rows")
-    method, comparison = choose_method(options, settings, train)
+    method, comparison = find_method(options, settings, train)
     model = train_model(options, method, settings, train)
     content = None
     if test is not None:
@@ -104,12 +104,12 @@ def warn_of_shared_groups(train: Observations, test: Observations) -> None:
             warnings.warn(message, SharedGroupsWarning, stacklevel=3)
 
 
-def choose_method(options: FitOptions, settings: dict[str, Any], train: Observations) -> tuple[str, Comparison | None]:
+def find_method(options: FitOptions, settings: dict[str, Any], train: Observations) -> tuple[str, Comparison | None]:
     """The requested method; with "auto" the best one by cross-validation, and the comparison."""
     if options.method != "auto":
         return options.method, None
     with steps(is_watched(options.quiet), "fit") as show:
-        return choose(
+        return choose_method(
             train.X,
             train.y,
             seed=options.seed,

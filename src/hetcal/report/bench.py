@@ -4,20 +4,20 @@ The same dict as a comparison's (`hetcal.report.comparison`), with a block per d
 sets by methods, published figures beside ours.
 """
 
-from itertools import product
 from typing import Any
 
 import numpy as np
 
 from hetcal import __version__
 from hetcal._checks import must
+from hetcal.metrics import CURVE_LEVELS
 from hetcal.metrics.wording import count
 from hetcal.report.comparison import columns_of, describe_block
 from hetcal.report.text import LONGEST_VALUE, clean, commands, finite, listing, without_folders
-from hetcal.studies.protocol import Study
-from hetcal.studies.results import LEVELS, Result, Results, summarize
+from hetcal.studies.protocol import Study, describe_varied
+from hetcal.studies.results import Result, Results, estimate_figure
 from hetcal.studies.statistics import COMPARED
-from hetcal.studies.table import Entry, notes, tabulate, variant
+from hetcal.studies.table import TableEntry, study_notes, tabulate
 
 OVERVIEW = ("ce", "crps", "rmse")
 
@@ -41,7 +41,7 @@ def describe_bench(results: Results) -> dict[str, Any]:
         "made_by": f"hetcal {__version__}",
         "title": clean(without_folders(protocol.title)),
         "eyebrow": "Study of methods on data sets",
-        "notes": [clean(without_folders(note), LONGEST_VALUE) for note in notes(results)],
+        "notes": [clean(without_folders(note), LONGEST_VALUE) for note in study_notes(results)],
         "overview": [table for metric in OVERVIEW for table in overview_of(results, metric)],
         "columns": columns_of(blocks),
         "blocks": blocks,
@@ -55,12 +55,12 @@ def describe_bench(results: Results) -> dict[str, Any]:
 def overview_of(results: Results, metric: str) -> list[dict[str, Any]]:
     """The tables of `hetcal bench table`, one for each study."""
 
-    def cell(entry: Entry | None) -> dict[str, Any] | None:
+    def cell(entry: TableEntry | None) -> dict[str, Any] | None:
         if entry is None:
             return None
         return {
-            "mean": finite(entry.figure.mean),
-            "standard_error": finite(entry.figure.error) if entry.figure.n > 1 else None,
+            "mean": finite(entry.estimate.mean),
+            "standard_error": finite(entry.estimate.error) if entry.estimate.n > 1 else None,
             "published": entry.published,
             "mark": "best" if entry.is_best else None,
         }
@@ -81,19 +81,15 @@ def overview_of(results: Results, metric: str) -> list[dict[str, Any]]:
 
 def blocks_of(results: Results, study: Study) -> list[dict[str, Any]]:
     """A block for each data set of a study, and for each of its variants."""
-    variants = sorted({cell.varied for cell in results.done if cell.study == study.name})
     blocks = []
-    for dataset, varied in product(study.datasets, variants):
-        groups = {method: results.select(study.name, dataset, method, **dict(varied)) for method in study.methods}
+    for dataset, varied, groups in results.by_method(study):
         finished = [result for group in groups.values() for result in group]
-        if not finished:
-            continue
         split = finished[0]["split"]
         splits = max(len(group) for group in groups.values())
-        floor = summarize(finished, "ce_noise_floor")
+        floor = estimate_figure(finished, "ce_noise_floor")
         blocks.append(
             describe_block(
-                name=" ".join(part for part in (f"{study.name}: {dataset}", variant(varied)) if part),
+                name=" ".join(part for part in (f"{study.name}: {dataset}", describe_varied(varied)) if part),
                 caption=f"{count(splits, split['rule'] + ' split')} with {split['n_train']:,} training "
                 f"and {split['n_test']:,} test rows",
                 methods=[read_group(method, group) for method, group in groups.items() if group],
@@ -109,7 +105,7 @@ def read_group(name: str, group: list[Result]) -> dict[str, Any]:
     """A method on the splits of one data set."""
     metrics = {}
     for metric in COMPARED:
-        figure = summarize(group, metric) if all(metric in result["metrics"] for result in group) else None
+        figure = estimate_figure(group, metric) if all(metric in result["metrics"] for result in group) else None
         if figure:
             error = finite(figure.error) if figure.n > 1 else None
             metrics[metric] = {"mean": finite(figure.mean), "standard_error": error}
@@ -119,5 +115,5 @@ def read_group(name: str, group: list[Result]) -> dict[str, Any]:
         "title": clean(group[0]["title"]),
         "failed": None,
         "metrics": metrics,
-        "curve": {"levels": LEVELS.tolist(), "coverage": coverage.tolist()},
+        "curve": {"levels": CURVE_LEVELS.tolist(), "coverage": coverage.tolist()},
     }

@@ -1,6 +1,11 @@
-"""One cell of a study: split, fit, predict, judge. The only file of the benchmark that needs torch."""
+"""One fit of a study: split the rows, fit, predict the held-out rows, and measure. Comparisons measure in the same way.
+
+Of the files that `hetcal bench` uses, only this one and `run` import torch.
+"""
 
 import platform
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from time import perf_counter
 from typing import Any
@@ -8,110 +13,125 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.model_selection import GroupShuffleSplit
 
 from hetcal import datasets
-from hetcal._checks import must
+from hetcal._checks import Floats, must
 from hetcal.methods import METHODS, make
-from hetcal.metrics import calibration_curve, evaluate
+from hetcal.metrics import CURVE_LEVELS, evaluate
+from hetcal.metrics.inputs import read_prediction
+from hetcal.metrics.regression import coverages
+from hetcal.metrics.verdict import share_above
 from hetcal.recalibration import RECALIBRATORS
 from hetcal.regressor import HCRegressor
-from hetcal.studies.protocol import Cell, Protocol, check_keys, check_word
-from hetcal.studies.results import LEVELS, Result
+from hetcal.splitting import Split, split_rows
+from hetcal.studies.protocol import Cell, Protocol, check_keys, check_word, split_method
+from hetcal.studies.results import Result
+from hetcal.tabular.columns import Table, read_table
 
-Rows = NDArray[np.intp]
-# The recalibrators that give a whole distribution; conformal prediction gives intervals only.
+# The recalibrators that return a whole distribution; conformal prediction returns intervals only.
 RECALIBRATED = {name: RECALIBRATORS[name] for name in ("isotonic", "std")}
 CALIBRATION_FRACTION = 0.2
 VERSIONS = ("hetcal", "torch", "numpy", "scikit-learn")
+# Parameters of HCRegressor that a study sets itself.
+SET_BY_STUDY = {"random_state", "progress"}
 
 
-def check_settings(protocol: Protocol) -> None:
-    """Methods and settings of a protocol must be known, before hours are spent."""
-    names = set(HCRegressor().get_params()) - {"random_state", "progress"}
-    for study in protocol.studies:
-        for method in study.methods:
-            name, recalibrator = parts_of(method)
-            check_word(protocol.text, "method", name, METHODS)
-            if recalibrator:
-                check_word(protocol.text, "recalibrator", recalibrator, RECALIBRATED)
-        check_keys(protocol.text, "setting", study.vary, names)
-    for method, settings in protocol.methods.items():
-        check_word(protocol.text, "method", method, METHODS)
-        check_keys(protocol.text, "setting", settings, names)
-    check_keys(protocol.text, "setting", protocol.settings, names)
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Rows of a data set: features, target and, if rows belong together, the number of their group."""
+
+    X: Table
+    y: Floats
+    groups: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, rows: Any) -> "Part":
+        return Part(self.X.take(rows), self.y[rows], None if self.groups is None else self.groups[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The predictions of one fitted model for held-out rows, in numbers.
+
+    Attributes:
+        rows: Number of held-out rows.
+        metrics: All values of `evaluate`, and `seconds`: the time to fit and predict.
+        coverage: Observed coverage at `CURVE_LEVELS`.
+        share_above: Share of true values above the predicted median.
+        std_quantiles: Quantiles of the predictive standard deviation, at the probabilities `CURVE_LEVELS`.
+        fit_seconds, predict_seconds: The two parts of `seconds`.
+    """
+
+    rows: int
+    metrics: dict[str, Any]
+    coverage: Floats
+    share_above: float
+    std_quantiles: Floats
+    fit_seconds: float
+    predict_seconds: float
+
+
+def measure(fit: Callable[[], Any], test: Part) -> Measured:
+    """Call `fit`, which returns a fitted model, let it predict the held-out rows, and measure predictions and time."""
+    start = perf_counter()
+    model = fit()
+    fitted = perf_counter()
+    predicted = model.predict_dist(test.X)
+    end = perf_counter()
+    truth, prediction = read_prediction(test.y, predicted)
+    with np.errstate(over="ignore"):
+        median = np.asarray(prediction.quantile(0.5))
+    return Measured(
+        rows=len(test),
+        metrics={**evaluate(test.y, predicted), "seconds": end - start},
+        coverage=coverages(truth, prediction, CURVE_LEVELS),
+        share_above=share_above(truth, median),
+        std_quantiles=np.quantile(prediction.std, CURVE_LEVELS),
+        fit_seconds=fitted - start,
+        predict_seconds=end - fitted,
+    )
 
 
 def run_cell(protocol: Protocol, cell: Cell) -> Result:
-    """Fit the method on the training part of the split and judge it on the test part."""
-    torch.set_num_threads(1)  # processes run side by side, and one thread gives the same bits with any --jobs
-    X, y, groups = load_rows(cell.dataset)
-    rule = protocol.study(cell.study).split
-    train, test = split_rows(rule, len(y), groups, cell.seed, protocol.test_fraction)
-    train = train[: protocol.max_train_rows]
+    """Fit the method of a cell on the training part of its split, and measure it on the test part."""
+    torch.set_num_threads(1)  # cells run in parallel, and one thread gives the same bits with any --jobs
+    data, rule = load_part(cell.dataset), protocol.study(cell.study).split
+    if rule != "grouped":
+        data = replace(data, groups=None)
+    train_rows, test_rows = split_by_rule(rule, len(data), data.groups, cell.seed, protocol.test_fraction)
+    train, test = data.take(train_rows[: protocol.max_train_rows]), data.take(test_rows)
 
-    model = model_of(protocol, cell)
-    recalibrator = parts_of(cell.method)[1]
-    # A recalibrated model trains on fewer rows: that is the price of recalibration.
-    n_kept = int((1 - CALIBRATION_FRACTION) * len(train)) if recalibrator else len(train)
-    train, calibration = train[:n_kept], train[n_kept:]
-    start = perf_counter()
-    model.fit(X[train], y[train], groups=groups[train] if groups is not None and rule == "grouped" else None)
-    judged: Any = model
-    if recalibrator:
-        judged = RECALIBRATED[recalibrator](model).fit(X[calibration], y[calibration])
-    fitted = perf_counter()
-    prediction = judged.predict_dist(X[test])
-    predicted = perf_counter()
+    model = make_model(protocol, cell)
+    _, recalibrator = split_method(cell.method)
+    # A recalibrated model is trained on fewer rows: that is the price of recalibration.
+    n_train = int((1 - CALIBRATION_FRACTION) * len(train)) if recalibrator else len(train)
+    train, calibration = train.take(slice(n_train)), train.take(slice(n_train, None))
 
+    def fit() -> Any:
+        model.fit(train.X, train.y, groups=train.groups)
+        return RECALIBRATED[recalibrator](model).fit(calibration.X, calibration.y) if recalibrator else model
+
+    measured = measure(fit, test)
     history = model.history_
     return {
-        **identity(protocol, cell),
-        "title": title_of(cell.method),
-        "settings": settings_of(model),
+        **identify(protocol, cell),
+        "title": method_title(cell.method),
+        "settings": model_settings(model),
         "split": {"rule": rule, "n_train": len(train), "n_test": len(test)},
-        "metrics": {**evaluate(y[test], prediction), "seconds": predicted - start},
-        "coverage": calibration_curve(y[test], prediction, levels=LEVELS).coverage.tolist(),
-        "std_quantiles": np.quantile(prediction.std, LEVELS).tolist(),
+        "metrics": measured.metrics,
+        "coverage": measured.coverage.tolist(),
+        "std_quantiles": measured.std_quantiles.tolist(),
         "training": {"epochs": len(history), "best_epoch": history.best_epoch, "stopped": history.stopped},
-        "seconds": {"fit": fitted - start, "predict": predicted - fitted},
+        "seconds": {"fit": measured.fit_seconds, "predict": measured.predict_seconds},
         "versions": {"python": platform.python_version(), **{name: version(name) for name in VERSIONS}},
         "error": None,
     }
 
 
-def parts_of(method: str) -> tuple[str, str]:
-    """Method and recalibrator: "random_sigma+isotonic" names both, most methods have none."""
-    name, _, recalibrator = method.partition("+")
-    return name, recalibrator
-
-
-def title_of(method: str) -> str:
-    name, recalibrator = parts_of(method)
-    return METHODS[name].title + (f" + {recalibrator}" if recalibrator else "")
-
-
-def model_of(protocol: Protocol, cell: Cell) -> HCRegressor:
-    return make(parts_of(cell.method)[0], **{"random_state": cell.seed, **protocol.settings_of(cell)})
-
-
-def settings_of(model: HCRegressor) -> dict[str, Any]:
-    """All settings, those that the protocol leaves to hetcal too: a result is only as good as what is known of it."""
-    settings = {name: value for name, value in model.get_params().items() if name != "progress"}
-    return {name: value.__name__ if isinstance(value, type) else value for name, value in settings.items()}
-
-
-def load_rows(name: str) -> tuple[Any, NDArray[np.float64], Rows | None]:
-    """Features (to be indexed by rows), target and groups of a real or synthetic data set."""
-    if name in datasets.SYNTHETIC:
-        synthetic = datasets.SYNTHETIC[name]()
-        return synthetic.X, synthetic.y, None
-    data = datasets.load(name)
-    return data.X.iloc, data.y, data.groups
-
-
-def identity(protocol: Protocol, cell: Cell) -> dict[str, Any]:
-    """What tells a result from others; also all there is of a cell that failed."""
+def identify(protocol: Protocol, cell: Cell) -> dict[str, Any]:
+    """What distinguishes a result from others; a failed cell has nothing else but its error."""
     return {
         "protocol": protocol.hash,
         "study": cell.study,
@@ -122,16 +142,70 @@ def identity(protocol: Protocol, cell: Cell) -> dict[str, Any]:
     }
 
 
-def split_rows(rule: str, n: int, groups: Rows | None, seed: int, test_fraction: float) -> tuple[Rows, Rows]:
-    """Training and test rows: at random as in the paper, whole groups to one side, or inside the training rows."""
-    if rule in ("random", "inner"):
-        order = np.random.default_rng(seed).permutation(n)
-        n_train = int((1 - test_fraction) * n)
-        if rule == "inner":  # the test rows are not looked at
-            order, n_train = order[:n_train], int((1 - test_fraction) * n_train)
-        return order[:n_train], order[n_train:]
-    if groups is None:
-        raise must("data set", "have groups for a grouped split", None, "leave it out of the grouped study")
-    splitter = GroupShuffleSplit(n_splits=1, test_size=test_fraction, random_state=seed)
-    train, test = next(splitter.split(np.zeros(n), groups=groups))
-    return np.random.default_rng(seed).permutation(train), test
+# The rows.
+
+
+def load_part(dataset: str) -> Part:
+    """All rows of a real or synthetic data set."""
+    if dataset in datasets.SYNTHETIC:
+        synthetic = datasets.SYNTHETIC[dataset]()
+        return Part(read_table(synthetic.X), synthetic.y)
+    data = datasets.load(dataset)
+    return Part(read_table(data.X), data.y, data.groups)
+
+
+def split_by_rule(rule: str, n: int, groups: NDArray[np.int64] | None, seed: int, test_fraction: float) -> Split:
+    """Training and test rows: at random as in the paper, by whole groups, or inside the training rows."""
+    if rule == "grouped":
+        if groups is None:
+            raise must("data set", "have groups for a grouped split", None, "leave it out of the grouped study")
+        return split_rows(n, test_fraction, seed, groups)
+    train, test = split_rows(n, test_fraction, seed)
+    if rule == "inner":  # the test rows remain unseen
+        n_train = int((1 - test_fraction) * len(train))
+        return train[:n_train], train[n_train:]
+    return train, test
+
+
+# The models.
+
+
+def make_model(protocol: Protocol, cell: Cell) -> HCRegressor:
+    name, _ = split_method(cell.method)
+    return make(name, **{"random_state": cell.seed, **protocol.settings_of(cell)})
+
+
+def model_settings(model: HCRegressor) -> dict[str, Any]:
+    """All settings, including the defaults of hetcal: a result is only as good as what is known about it."""
+    settings = {name: value for name, value in model.get_params().items() if name != "progress"}
+    return {name: value.__name__ if isinstance(value, type) else value for name, value in settings.items()}
+
+
+def method_title(method: str) -> str:
+    """
+    >>> method_title("random_sigma+isotonic")
+    'Random sigma + isotonic'
+    """
+    name, recalibrator = split_method(method)
+    return METHODS[name].title + (f" + {recalibrator}" if recalibrator else "")
+
+
+def setting_names(*fixed: str) -> set[str]:
+    """The settings of `HCRegressor` that a user may choose: all but those that the study sets, and the `fixed` ones."""
+    return set(HCRegressor().get_params()) - SET_BY_STUDY - set(fixed)
+
+
+def check_protocol(protocol: Protocol) -> None:
+    """Check the names of methods and settings before any model is trained."""
+    known = setting_names()
+    for study in protocol.studies:
+        for method in study.methods:
+            name, recalibrator = split_method(method)
+            check_word(protocol.text, "method", name, METHODS)
+            if recalibrator:
+                check_word(protocol.text, "recalibrator", recalibrator, RECALIBRATED)
+        check_keys(protocol.text, "setting", study.vary, known)
+    for method, settings in protocol.methods.items():
+        check_word(protocol.text, "method", method, METHODS)
+        check_keys(protocol.text, "setting", settings, known)
+    check_keys(protocol.text, "setting", protocol.settings, known)

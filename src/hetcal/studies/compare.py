@@ -1,83 +1,65 @@
-"""Which method suits this table? Cross-validation of several methods on the same folds, and a recommendation in words.
+"""Cross-validate several methods on one table, and recommend one of them.
 
-What this file hides: that all methods are judged on the same rows, so that their differences are taken fold by fold,
-where the luck of a fold cancels out; and what of such a difference is noise.
+All methods are evaluated on the same folds, so that their differences can be taken fold by fold, where the variation
+between folds cancels. `hetcal.studies.recommendation` decides which of these differences are noise.
 """
 
-import inspect
 import math
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
-from time import perf_counter
 from typing import Any
 
-import narwhals.stable.v2 as nw
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.model_selection import GroupKFold, KFold
 
-from hetcal import metrics
 from hetcal._checks import check_choice, check_number, check_vector, must
-from hetcal.estimators import ESTIMATORS
 from hetcal.exceptions import TrainingWarning
 from hetcal.methods import METHODS, PAPER, make
+from hetcal.metrics import CURVE_LEVELS, ce_noise_floor
+from hetcal.metrics.verdict import judge_curve
 from hetcal.regressor import HCRegressor
+from hetcal.splitting import RowNumbers, Split, split_folds
+from hetcal.studies.cells import Measured, Part, measure, setting_names
 from hetcal.studies.jobs import Outcome, run_jobs
-from hetcal.tabular.columns import Table, check_unique_columns, read_table
+from hetcal.studies.protocol import underscored
+from hetcal.studies.recommendation import recommend
+from hetcal.studies.statistics import COMPARED, estimate
 from hetcal.tabular.rows import check_groups
 
-Rows = NDArray[np.intp]
-Cell = tuple[int, str]  # number of the fold, name of the method
+FoldMethod = tuple[int, str]  # number of the fold, name of the method
 Progress = Callable[[int, int, str], Any]
 
-# Every method whose sigma knows something.
+# All methods but those whose sigma does not depend on X.
 INFORMATIVE = tuple(name for name in METHODS if name not in ("constant_sigma", "random_sigma"))
-GROUPS = {"all": INFORMATIVE, "hc": tuple(name for name in METHODS if name.endswith("_hc")), "paper": PAPER}
-# What `choose` chooses among: the two cheapest, and the one with the lowest CRPS on most tables. Dropout-HC takes
-# longer, and of the paper's methods it had the lowest CRPS on none of 13 tables and splits (benchmarks/paper).
+METHOD_GROUPS = {"all": INFORMATIVE, "hc": tuple(name for name in METHODS if name.endswith("_hc")), "paper": PAPER}
+# The candidates of `choose_method`: the two cheapest methods, and the one with the lowest CRPS on most tables.
+# Dropout-HC takes longer, and among the paper's methods it had the lowest CRPS on none of 13 tables and splits
+# (benchmarks/paper).
 AUTO = ("hnn", "quantile_hc", "ensemble_hc")
 AUTO_FOLDS, AUTO_ROWS = 3, 3_000
 
-METRICS: dict[str, Callable[..., float]] = {
-    "crps": metrics.crps,
-    "rmse": metrics.rmse,
-    "ce": metrics.ce,
-    "nll": metrics.nll,
-    "coverage_90": metrics.coverage,
-    "interval_width_90": metrics.interval_width,
-    "interval_score_90": metrics.interval_score,
-}
-LEVELS = np.arange(1, 100) / 100
-# Settings that tell methods apart, or that the comparison sets itself.
-NOT_SHARED = {"estimator", "objective", "random_state", "progress"}
-# Slow imports that every fit needs, some of which torch and frames put off until they are used.
-PRELOAD = (__name__, "pandas", "torch._dynamo")
-
-# A difference is noise up to so many of its standard errors; a cheaper method may cost so much CRPS; a calibration
-# error up to so many floors is near it; with fewer rows the text says so.
-NOISE_ERRORS, PRICE, NEAR_FLOOR, FEW_ROWS = 2.0, 0.02, 1.5, 300
-
 
 def method_names(methods: str | Sequence[str]) -> tuple[str, ...]:
-    """Names of methods from a list or a text with commas; "all", "hc" and "paper" stand for many. Each is there once.
+    """Names of methods, each once, from a list or from a text with commas.
 
-    >>> method_names("paper, ensemble_hc")
+    "all", "hc" and "paper" stand for several methods, and hyphens may stand for underscores.
+
+    >>> method_names("paper, ensemble-hc")
     ('mc_dropout', 'hnn', 'dropout_hc', 'quantile_hc', 'ensemble_hc')
     """
+    known = {**{name: (name,) for name in METHODS}, **METHOD_GROUPS}
     parts = [part.strip() for part in methods.split(",")] if isinstance(methods, str) else methods
-    names: list[str] = []
-    for part in parts:
-        names += GROUPS.get(part) or [check_choice("methods", part, [*METHODS, *GROUPS])]
+    names = [name for part in parts for name in known[check_choice("methods", underscored(part), known)]]
     if not names:
         raise must("methods", "name at least one method", methods, "give names, or 'all'")
     return tuple(dict.fromkeys(names))
 
 
-def choose(
+def choose_method(
     X: Any,
     y: ArrayLike,
     *,
@@ -87,9 +69,9 @@ def choose(
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> tuple[str, dict[str, Any]]:
-    """The method of `AUTO` that suits a table, and the comparison it rests on: three folds of at most 3,000 rows.
+    """The recommended method of `AUTO` for a table, and the comparison behind it: three folds, at most 3,000 rows.
 
-    Few rows, or few groups, have two folds. See `compare` for the arguments and `recommend` for the rule.
+    With few rows or few groups there are two folds. See `compare` for the arguments and `recommend` for the rule.
     """
     n = len(check_vector("y", y))
     if n < 4:
@@ -129,95 +111,85 @@ def compare(
     """Cross-validate methods on the same folds, with the same settings.
 
     Args:
-        X: (n, d) frame or array, or a `Table`.
+        X: (n, d) frame, array or `hetcal.tabular.columns.Table`.
         y: (n,) finite numbers.
         methods: Names in `METHODS`, or a text for `method_names`.
-        folds: Parts of the rows; each is held out once.
-        seed: Draws folds, and starts every training. The same seed gives the same result, with any `jobs`, but for
-            the seconds.
-        groups: (n,) labels of rows that belong together; no group is split between folds.
+        folds: Number of folds; each row is held out once.
+        seed: Seed of the folds and of every training run. Apart from the seconds, the same seed gives the same result
+            with any number of `jobs`.
+        groups: (n,) labels of rows that belong together; a group is never split between folds.
         settings: Parameters of `HCRegressor` for every method.
-        max_rows: At most so many rows, drawn by the seed: whole groups, if at least as many as `folds` fit.
-        jobs: Processes side by side, with one thread each; 1 stays in this process.
-        target, group_name: What the result calls y and the groups.
+        max_rows: Largest number of rows to use, drawn with the seed: whole groups, if at least `folds` of them fit.
+        jobs: Number of processes in parallel, with one thread each; 1 uses this process.
+        target, group_name: Names of y and of the groups in the result.
         progress: Called as `progress(done, total, label)` after each fit.
 
     Returns:
-        Plain JSON values: `target`, `rows`, `folds`, `seed`, `groups`, `ce_noise_floor` (of a perfect model on the rows
-        of one fold), `methods` and `recommendation` (see `recommend`). Each method has `name`, `title`, `failed` (None,
-        or why), `metrics` (mean, standard error and values of the folds; `seconds` are those of fit and predict; None
-        where it is not finite) and `curve` (coverage of all held-out rows by level; None if it failed).
-
-        Training rows of two folds overlap, so that their results are not independent: standard errors are somewhat too
-        small (Bengio and Grandvalet, 2004, No unbiased estimator of the variance of K-fold cross-validation).
+        JSON values: `target`, `rows`, `folds`, `seed`, `groups`, `ce_noise_floor` (of a perfect model on the rows of
+        one fold), `methods` (see `describe_method`) and `recommendation` (see `recommend`). The training rows of two
+        folds overlap, so their results are not independent, and standard errors are somewhat too small (Bengio and
+        Grandvalet, 2004, No unbiased estimator of the variance of K-fold cross-validation).
 
     Raises:
-        ValueError: An argument makes no sense (nothing is trained then), or every method failed.
+        ValueError: An argument is invalid (then nothing is trained), or every method failed.
     """
     names = method_names(methods)
-    check_settings(settings or {})
-    check_number("folds", folds, 2, integer=True)
-    check_number("seed", seed, 0, 2**32 - 1, integer=True)
     check_number("jobs", jobs, 1, integer=True)
-    truth = check_vector("y", y)
-    X = with_fixed_kinds(X)
-    if len(X) != len(truth):
-        raise must("X", f"have one row per value of y ({len(truth)})", f"{len(X)} rows", "give both the same length")
-    labels = check_groups(groups, len(truth))
-
-    rows = draw_rows(len(truth), labels, max_rows, folds, seed)
-    labels = None if labels is None else labels[rows]
-    parts = split(len(rows), labels, folds, seed)
-    task = Task(take(X, rows), truth[rows], labels, parts, settings or {}, seed)
-    cells = [(fold, name) for fold in range(folds) for name in names]
-    results: dict[Cell, Judged | str] = {}
-    for outcome in run(task, cells, jobs):
-        fold, name = outcome.job
-        # An error that comes as a traceback says at its end what is the matter.
-        results[outcome.job] = outcome.result if outcome.error is None else outcome.error.splitlines()[-1]
-        if progress is not None:
-            progress(len(results), len(cells), f"{METHODS[name].title}, fold {fold + 1} of {folds}")
-    tell_warnings(results[cell] for cell in cells)
-
-    judged = [summarize(name, [results[fold, name] for fold in range(folds)]) for name in names]
-    if all(method["failed"] for method in judged):
-        raise ValueError(f"no method could be trained; {judged[0]['title']}, {judged[0]['failed']}")
-    floor = float(np.mean([metrics.ce_noise_floor(len(test)) for _, test in parts]))
+    task = plan(X, y, groups, settings or {}, folds, seed, max_rows)
+    fits = run_fits(task, [(fold, name) for fold in range(folds) for name in names], jobs, progress)
+    repeat_warnings(fits.values())
+    described = [describe_method(name, [fits[fold, name] for fold in range(folds)]) for name in names]
+    if all(method["failed"] for method in described):
+        raise ValueError(f"no method could be trained; {described[0]['title']}, {described[0]['failed']}")
     return {
         "target": target,
-        "rows": len(rows),
+        "rows": len(task.data),
         "folds": folds,
         "seed": int(seed),
         "groups": None if groups is None else group_name or "groups",
-        "ce_noise_floor": floor,
-        "methods": judged,
-        "recommendation": recommend(judged, floor, len(rows)),
+        "ce_noise_floor": float(np.mean([ce_noise_floor(len(test)) for _, test in task.splits])),
+        "methods": described,
+        "recommendation": recommend(described, len(task.data)),
     }
 
 
-def check_settings(settings: dict[str, Any]) -> None:
-    known = set(HCRegressor().get_params()) - NOT_SHARED
+# The rows.
+
+
+@dataclass(frozen=True, eq=False)
+class CrossValidation:
+    """What all fits of a comparison share."""
+
+    data: Part
+    splits: list[Split]
+    settings: dict[str, Any]
+    seed: int
+
+
+def plan(
+    X: Any, y: ArrayLike, groups: Any, settings: dict[str, Any], folds: int, seed: int, max_rows: int | None
+) -> CrossValidation:
+    """Check the arguments, read the table and split its rows."""
+    known = setting_names("estimator", "objective")  # these two distinguish the methods
     for name in settings:
         check_choice("setting", name, known)
+    check_number("folds", folds, 2, integer=True)
+    check_number("seed", seed, 0, 2**32 - 1, integer=True)
+    truth = check_vector("y", y)
+    # Read once, as a regressor reads it. A column of labels such as "7", "12" and "12a" is text because of one of them,
+    # and not every fold contains that one.
+    table = HCRegressor()._read(X, reset=True)
+    if len(table) != len(truth):
+        raise must(
+            "X", f"have one row per value of y ({len(truth)})", f"{len(table)} rows", "give both the same length"
+        )
+    labels = check_groups(groups, len(truth))
+    data = Part(table, truth, labels).take(draw_rows(len(truth), labels, max_rows, folds, seed))
+    return CrossValidation(data, split_folds(len(data), folds, seed, data.groups), settings, seed)
 
 
-def with_fixed_kinds(X: Any) -> Any:
-    """A frame whose text columns are categories, or an array as it is.
-
-    A column of labels such as "7", "12" and "12a" is text by one of them, which not every fold has.
-    """
-    if not nw.dependencies.is_into_dataframe(X):
-        return X
-    frame, table = nw.from_native(check_unique_columns(X), eager_only=True), read_table(X)
-    texts = [name for name in frame.columns if table.kind(str(name)) == "text"]
-    return frame.with_columns(nw.col(*texts).cast(nw.Categorical)).to_native() if texts else X
-
-
-# Which rows.
-
-
-def draw_rows(n: int, labels: NDArray[np.int64] | None, max_rows: int | None, folds: int, seed: int) -> Rows:
-    """All rows, or at most `max_rows` of them."""
+def draw_rows(n: int, labels: NDArray[np.int64] | None, max_rows: int | None, folds: int, seed: int) -> RowNumbers:
+    """All rows, or a random sample of at most `max_rows`."""
     if max_rows is None or n <= check_number("max_rows", max_rows, 1, integer=True):
         return np.arange(n)
     random = np.random.default_rng(seed)
@@ -226,67 +198,53 @@ def draw_rows(n: int, labels: NDArray[np.int64] | None, max_rows: int | None, fo
         kept = order[np.cumsum(np.bincount(labels)[order]) <= max_rows]
         if len(kept) >= folds:
             return np.flatnonzero(np.isin(labels, kept))
-        # Few, large groups: rows of all of them. The folds keep together what is left of a group.
+        # The groups are few and large: draw rows from all of them. The folds still do not split a group.
     return np.sort(random.choice(n, max_rows, replace=False))
 
 
-def split(n: int, labels: NDArray[np.int64] | None, folds: int, seed: int) -> list[tuple[Rows, Rows]]:
-    """Training and held-out rows of every fold."""
-    if n < 2 * folds:
-        raise must("folds", f"be at most half the number of rows ({n})", folds, "give more rows, or fewer folds")
-    if labels is None:
-        return list(KFold(folds, shuffle=True, random_state=seed).split(np.empty(n)))
-    n_groups = len(np.unique(labels))
-    if n_groups < folds:
-        raise must("folds", f"be at most the number of groups ({n_groups})", folds, "choose fewer folds")
-    return list(GroupKFold(folds, shuffle=True, random_state=seed).split(np.empty(n), groups=labels))
-
-
-# One fit, here or in another process.
+# The fits, in this process or in others.
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
-    """What all fits of a comparison share."""
+class FoldFit:
+    """A method on the held-out rows of one fold, and the warnings of its fit."""
 
-    X: Any
-    y: NDArray[np.float64]
-    labels: NDArray[np.int64] | None
-    parts: list[tuple[Rows, Rows]]
-    settings: dict[str, Any]
-    seed: int
-
-
-@dataclass(frozen=True, eq=False)
-class Judged:
-    """Figures of one method on the held-out rows of one fold."""
-
-    figures: dict[str, float]
-    pit: NDArray[np.float64]
+    measured: Measured
     warnings: list[tuple[type[Warning], str]]
 
 
-def run(task: Task, cells: list[Cell], jobs: int) -> Iterator[Outcome[Cell]]:
-    """Outcomes as they come. One job at a time needs no process: a caller's script then needs no main guard."""
-    if jobs > 1:
-        yield from run_jobs(partial(judge, task), cells, jobs, PRELOAD)
-    else:
-        import_module("torch._dynamo")  # slow, and put off by the optimizer: no part of the seconds of the first fit
-        for cell in cells:
-            yield Outcome(cell, judge(task, cell))
+def run_fits(
+    task: CrossValidation, todo: list[FoldMethod], jobs: int, progress: Progress | None
+) -> dict[FoldMethod, FoldFit | str]:
+    """Every fit, or a sentence that says why it failed, in the order of `todo`."""
+    fits: dict[FoldMethod, FoldFit | str] = {}
+    for outcome in run_here(task, todo) if jobs == 1 else run_jobs(partial(fit_fold, task), todo, jobs):
+        fold, name = outcome.job
+        # The last line of a traceback is the message.
+        fits[outcome.job] = outcome.result if outcome.error is None else outcome.error.splitlines()[-1]
+        if progress is not None:
+            progress(len(fits), len(todo), f"{METHODS[name].title}, fold {fold + 1} of {len(task.splits)}")
+    return {fit: fits[fit] for fit in todo}
 
 
-def judge(task: Task, cell: Cell) -> Judged | str:
-    """Fit a method on the training rows of a fold and judge it on the others, or say in a sentence what went wrong."""
+def run_here(task: CrossValidation, todo: list[FoldMethod]) -> Iterator[Outcome[FoldMethod]]:
+    """One fit after the other in this process: then the script of a caller needs no main guard."""
+    import_module("torch._dynamo")  # slow, and deferred by the optimizer; not part of the seconds of the first fit
+    for fit in todo:
+        yield Outcome(fit, fit_fold(task, fit))
+
+
+def fit_fold(task: CrossValidation, fit: FoldMethod) -> FoldFit | str:
+    """Fit a method on the training rows of a fold and measure it on the others, or return why that failed."""
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # processes run side by side, and one thread gives the same bits with any number of jobs
+    torch.set_num_threads(1)  # processes run in parallel, and one thread gives the same bits with any number of jobs
     try:
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
-            # Training ends in peace when it is interrupted; a comparison must not go on to the next fit.
+            # An interrupted training ends with a warning; a comparison must not continue with the next fit.
             warnings.filterwarnings("error", "training was interrupted", TrainingWarning)
-            figures, u = fit_and_judge(task, cell)
-        return Judged(figures, u, [(warning.category, str(warning.message)) for warning in seen])
+            measured = measure_fold(task, fit)
+        return FoldFit(measured, [(warning.category, str(warning.message)) for warning in seen])
     except TrainingWarning as warning:
         raise KeyboardInterrupt from warning
     except Exception as error:
@@ -295,139 +253,61 @@ def judge(task: Task, cell: Cell) -> Judged | str:
         torch.set_num_threads(threads)
 
 
-def fit_and_judge(task: Task, cell: Cell) -> tuple[dict[str, float], NDArray[np.float64]]:
-    """Every metric, and the probability integral transform of the held-out rows."""
-    fold, method = cell
-    train, test = task.parts[fold]
-    groups = None if task.labels is None else task.labels[train]
-    if groups is not None and len(np.unique(groups)) < 2:
-        groups = None  # all training rows belong together
+def measure_fold(task: CrossValidation, fit: FoldMethod) -> Measured:
+    fold, method = fit
+    train, test = (task.data.take(rows) for rows in task.splits[fold])
+    if train.groups is not None and len(np.unique(train.groups)) < 2:
+        train = replace(train, groups=None)  # all training rows belong together
     model = make(method, **task.settings, random_state=task.seed)
-    start = perf_counter()
-    prediction = model.fit(take(task.X, train), task.y[train], groups=groups).predict_dist(take(task.X, test))
-    seconds = perf_counter() - start
-    figures = {name: metric(task.y[test], prediction) for name, metric in METRICS.items()}
-    if not math.isfinite(figures["crps"]):
-        raise ValueError("its CRPS passes the range of floats")
-    return {**figures, "seconds": seconds}, metrics.pit(task.y[test], prediction)
+    measured = measure(lambda: model.fit(train.X, train.y, groups=train.groups), test)
+    if not math.isfinite(measured.metrics["crps"]):
+        raise ValueError("its CRPS exceeds the range of floats")
+    return measured
 
 
-def take(X: Any, rows: Rows) -> Any:
-    if isinstance(X, Table):
-        return X.take(rows)
-    if nw.dependencies.is_into_dataframe(X):
-        return nw.from_native(X, eager_only=True)[rows].to_native()
-    return np.asarray(X)[rows]
-
-
-def tell_warnings(results: Iterable[Judged | str]) -> None:
-    """Each warning once, however many fits and processes gave it."""
-    judged = (result for result in results if isinstance(result, Judged))
-    for category, text in dict.fromkeys(warning for result in judged for warning in result.warnings):
+def repeat_warnings(fits: Iterable[FoldFit | str]) -> None:
+    """Issue each warning once, no matter how many fits and processes issued it."""
+    finished = (fit for fit in fits if isinstance(fit, FoldFit))
+    for category, text in dict.fromkeys(warning for fit in finished for warning in fit.warnings):
         warnings.warn(text, category, stacklevel=3)
 
 
-# From figures to words.
+# The methods.
 
 
-def summarize(name: str, results: list[Judged | str]) -> dict[str, Any]:
-    """All that a comparison says of a method."""
-    errors = [f"fold {fold} of {len(results)}: {text}" for fold, text in enumerate(results, 1) if isinstance(text, str)]
-    judged = [result for result in results if isinstance(result, Judged)]
-    method: dict[str, Any] = {"name": name, "title": METHODS[name].title, "failed": None, "metrics": {}, "curve": None}
+def describe_method(name: str, fits: Sequence[FoldFit | str]) -> dict[str, Any]:
+    """A method in a comparison, from its fits on all folds.
+
+    Returns:
+        `name`, `title`, `failed` (None, or the reason), `metrics` (see `describe_figure`; `seconds` is the time to fit
+        and predict), `curve` (coverage of all held-out rows by level) and `verdict` (`Verdict.as_dict` for all held-out
+        rows). A method that failed has neither curve nor verdict.
+    """
+    errors = [f"fold {fold} of {len(fits)}: {text}" for fold, text in enumerate(fits, 1) if isinstance(text, str)]
+    method = {"name": name, "title": METHODS[name].title, "failed": errors[0] if errors else None}
     if errors:
-        return {**method, "failed": errors[0]}
-    for metric in judged[0].figures:
-        method["metrics"][metric] = over_folds([result.figures[metric] for result in judged])
-    distance = np.abs(2 * np.concatenate([result.pit for result in judged]) - 1)  # inside every level above it
-    inside = np.searchsorted(np.sort(distance), LEVELS, side="right") / len(distance)
-    return {**method, "curve": {"levels": LEVELS.tolist(), "coverage": inside.tolist()}}
+        return {**method, "metrics": {}, "curve": None, "verdict": None}
+    folds = [fit.measured for fit in fits if isinstance(fit, FoldFit)]
+    rows = [fold.rows for fold in folds]
+    coverage = np.average([fold.coverage for fold in folds], axis=0, weights=rows)
+    above = float(np.average([fold.share_above for fold in folds], weights=rows))
+    return {
+        **method,
+        "metrics": {figure: describe_figure([fold.metrics[figure] for fold in folds]) for figure in COMPARED},
+        "curve": {"levels": CURVE_LEVELS.tolist(), "coverage": coverage.tolist()},
+        "verdict": judge_curve(sum(rows), coverage, above).as_dict(),
+    }
 
 
-def over_folds(values: list[float]) -> dict[str, Any]:
-    """Mean and standard error over the folds; None for what JSON has no number for, such as an infinite NLL."""
-    if not np.isfinite(values).all():
-        kept = [float(value) if math.isfinite(value) else None for value in values]
-        return {"mean": None, "standard_error": None, "values": kept}
-    mean, error = mean_and_error(np.array(values))
-    return {"mean": mean, "standard_error": error, "values": [float(value) for value in values]}
+def describe_figure(values: Sequence[float]) -> dict[str, Any]:
+    """Mean, standard error and values of the folds; None where JSON has no number, such as for an infinite NLL."""
+    mean = estimate(values)
+    return {
+        "mean": json_number(mean.mean),
+        "standard_error": json_number(mean.error),
+        "values": [json_number(value) for value in values],
+    }
 
 
-def mean_and_error(values: NDArray[np.float64]) -> tuple[float, float]:
-    scale = np.abs(values).max() or 1.0  # so that squares stay in the range of floats
-    scaled = values / scale
-    return float(scaled.mean() * scale), float(scaled.std(ddof=1) / math.sqrt(len(values)) * scale)
-
-
-def recommend(methods: Sequence[dict[str, Any]], floor: float, rows: int) -> dict[str, str]:
-    """Method and reason, from the `methods` of a comparison, not all of which failed.
-
-    The CRPS decides, a proper score: calibration and sharpness in one figure, in the units of y. The lowest mean wins,
-    unless a method that asks fewer networks per prediction is as good: at most 2 % higher, and by no more than two
-    standard errors of the difference over the folds. Both, because with few folds a standard error may be anything, and
-    with many it finds differences nobody cares for. Cost is a count of networks, not measured time, so that the same
-    seed recommends the same method.
-    """
-    lowest, *others = sorted((method for method in methods if not method["failed"]), key=mean_crps)
-    best = min(
-        [lowest, *(m for m in others if excess(m, lowest) <= PRICE and is_noise(m, lowest))],
-        key=lambda method: (networks_asked(method["name"]), mean_crps(method)),
-    )
-    score = f"{mean_crps(best):.3g} ± {best['metrics']['crps']['standard_error']:.2g}"
-    if best is not lowest:
-        above = f"{percent(excess(best, lowest))} above the lowest ({lowest['title']}), within fold noise"
-        asked = f"{networks_asked(best['name'])} instead of {networks_asked(lowest['name'])}"
-        reason = f"CRPS {score}, {above}, but cheaper: a prediction takes {asked} passes through a network"
-    elif others:
-        noise = "within fold noise" if is_noise(others[0], lowest) else "more than fold noise"
-        below = percent(-excess(lowest, others[0]))
-        reason = f"lowest CRPS, {score}, {below} below {others[0]['title']}, {noise}"
-    else:
-        reason = f"CRPS {score}, with no other method to compare"
-    text = f"{best['title']}: {reason}; {in_words(best, floor)}."
-    failed = [method["title"] for method in methods if method["failed"]]
-    if failed:
-        text += f" Not judged, because of an error: {', '.join(failed)}."
-    if rows < FEW_ROWS:
-        text += f" With only {rows} rows, another seed may well rank the methods differently."
-    return {"method": best["name"], "text": text}
-
-
-def mean_crps(method: dict[str, Any]) -> float:
-    return float(method["metrics"]["crps"]["mean"])
-
-
-def excess(method: dict[str, Any], other: dict[str, Any]) -> float:
-    """Share by which the CRPS is higher than that of the other."""
-    return (mean_crps(method) - mean_crps(other)) / (mean_crps(other) or 1.0)
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if share >= 0.001 else "less than 0.1 %"
-
-
-def is_noise(method: dict[str, Any], lowest: dict[str, Any]) -> bool:
-    """Is the difference, taken fold by fold, within its standard errors?"""
-    crps_of = [np.array(m["metrics"]["crps"]["values"]) for m in (method, lowest)]
-    mean, error = mean_and_error(crps_of[0] - crps_of[1])
-    return mean <= NOISE_ERRORS * error
-
-
-def networks_asked(method: str) -> int:
-    """Passes through a network for one prediction, by default: the samples of a spread, the members, or one.
-
-    >>> networks_asked("dropout_hc"), networks_asked("ensemble_hc"), networks_asked("hnn")
-    (100, 8, 1)
-    """
-    estimator = METHODS[method].estimator
-    options = inspect.signature(ESTIMATORS[estimator] if isinstance(estimator, str) else estimator).parameters
-    return next((options[name].default for name in ("prediction_samples", "members") if name in options), 1)
-
-
-def in_words(method: dict[str, Any], floor: float) -> str:
-    """The calibration of a method beside that of a perfect one."""
-    ce, covered = (method["metrics"][name]["mean"] for name in ("ce", "coverage_90"))
-    if ce <= NEAR_FLOOR * floor:
-        return f"its calibration error {ce:.2g} is near the noise floor {floor:.2g}"
-    above = f"its calibration error {ce:.2g} is above the noise floor {floor:.2g}"
-    return f"{above}, and its 90 % intervals cover {100 * covered:.1f} %"
+def json_number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -1,7 +1,7 @@
 """The paper's figures from the results of a protocol.
 
-Figure 1: how calibration depends on a varied setting (the dropout rate), and the distribution of sigma.
-Figure 2: expected against achieved level of all methods, with the noise of a calibrated model.
+Figure 1: the calibration error by a varied setting (the dropout rate), and the distribution of sigma.
+Figure 2: observed against nominal coverage of all methods, with the noise band of a calibrated model.
 """
 
 import io
@@ -13,33 +13,33 @@ import numpy as np
 
 from hetcal._checks import must
 from hetcal._files import atomic_write
-from hetcal.metrics import calibration_band, ce_noise_floor
+from hetcal.metrics import CURVE_LEVELS, calibration_band, ce_noise_floor
 from hetcal.studies.protocol import Cell, Study
-from hetcal.studies.results import LEVELS, Result, Results, summarize
+from hetcal.studies.results import Result, Results, estimate_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# The data sets of the paper's figures; others are drawn as well, in a figure of their own.
+# The data sets of the paper's figures. Another figure shows all data sets.
 PAPER_SETS = ("boston", "crime")
 PAPER_RATE = 0.2
 
 
 def draw_figures(results: Results, folder: Path) -> list[Path]:
-    """Draw what the results allow, each as PNG and SVG, and return the files."""
+    """Draw all figures that the results allow, each as PNG and SVG, and return the paths of the files."""
     paths = []
     for name, figure in figures_of(results):
         for suffix in ("png", "svg"):
             paths.append(folder / f"{name}.{suffix}")
-            atomic_write(paths[-1], render(figure, suffix))
+            atomic_write(paths[-1], picture_bytes(figure, suffix))
     if not paths:
         raise must("folder", "hold finished cells", str(results.folder), "run the protocol first")
     return paths
 
 
-def render(figure: "Figure", suffix: str) -> bytes:
-    """No date and no random names in the file: the same results give the same picture."""
+def picture_bytes(figure: "Figure", suffix: str) -> bytes:
+    """The file has no date and no random names, so that the same results give the same bytes."""
     from matplotlib import rc_context
 
     buffer = io.BytesIO()
@@ -50,7 +50,9 @@ def render(figure: "Figure", suffix: str) -> bytes:
 
 def figures_of(results: Results) -> "Iterator[tuple[str, Figure]]":
     for study in results.protocol.studies:
-        shown = [name for name in study.datasets if any(cell.dataset == name for cell in done(results, study))]
+        shown = [
+            name for name in study.datasets if any(cell.dataset == name for cell in finished_cells(results, study))
+        ]
         if not shown:
             continue
         if study.vary:
@@ -62,13 +64,13 @@ def figures_of(results: Results) -> "Iterator[tuple[str, Figure]]":
         yield f"calibration-{study.name}", draw_calibration(results, study, shown, columns=4)
 
 
-def done(results: Results, study: Study) -> list[Cell]:
-    """Finished cells that the study still asks for."""
+def finished_cells(results: Results, study: Study) -> list[Cell]:
+    """Finished cells that are still part of the study."""
     return [cell for cell in study.cells() if cell in results.done]
 
 
 def draw_dependence(results: Results, study: Study, names: Sequence[str]) -> "Figure":
-    """Left: CE against the varied setting, with a band of one standard error. Right: sigma, at the paper's rate."""
+    """Left: CE by the varied setting, with a band of one standard error. Right: sigma at the paper's dropout rate."""
     from hetcal.plots import plot_std_distribution
 
     setting, values = next(iter(study.vary.items()))
@@ -93,15 +95,15 @@ def draw_dependence(results: Results, study: Study, names: Sequence[str]) -> "Fi
 def draw_line(ax: "Axes", values: Sequence[float], groups: Sequence[Sequence[Result]]) -> None:
     from hetcal.plots import LOOKS
 
-    figures = [figure for group in groups if (figure := summarize(group, "ce"))]
-    mean, error = np.array([(figure.mean, figure.error) for figure in figures]).T
+    estimates = [estimate for group in groups if (estimate := estimate_figure(group, "ce"))]
+    mean, error = np.array([(estimate.mean, estimate.error) for estimate in estimates]).T
     look = LOOKS[len(ax.lines) % len(LOOKS)]
     ax.plot(values, mean, **look, markersize=5, label=groups[0][0]["title"])
     ax.fill_between(values, mean - error, mean + error, color=look["color"], alpha=0.2, linewidth=0)
 
 
 def draw_calibration(results: Results, study: Study, names: Sequence[str], columns: int) -> "Figure":
-    """Achieved against expected level, mean over the splits; the band is what a calibrated model has on one split."""
+    """Observed against nominal coverage, mean over the splits; the band is that of a calibrated model on one split."""
     from hetcal.plots import LOOKS
 
     rows = -(-len(names) // columns)
@@ -114,10 +116,10 @@ def draw_calibration(results: Results, study: Study, names: Sequence[str], colum
             if group:
                 label = f"{group[0]['title']} (CE {np.mean([result['metrics']['ce'] for result in group]):.2f})"
                 coverage = np.mean([result["coverage"] for result in group], axis=0)
-                ax.plot(LEVELS, coverage, **look, markersize=4, markevery=10, label=label)
+                ax.plot(CURVE_LEVELS, coverage, **look, markersize=4, markevery=10, label=label)
                 n_test = group[0]["split"]["n_test"]
-        lower, upper = calibration_band(n_test, LEVELS)
-        ax.fill_between(LEVELS, lower, upper, color="0.87", linewidth=0, zorder=0)
+        lower, upper = calibration_band(n_test, CURVE_LEVELS)
+        ax.fill_between(CURVE_LEVELS, lower, upper, color="0.87", linewidth=0, zorder=0)
         ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, zorder=0)
         ax.set(title=f"{dataset} ({n_test} test rows)", xlim=(0, 1), ylim=(0, 1), aspect="equal")
         ax.set(xlabel="Expected level", ylabel="Achieved level")
@@ -126,7 +128,7 @@ def draw_calibration(results: Results, study: Study, names: Sequence[str], colum
 
 
 def grid(rows: int, columns: int, size: tuple[float, float]) -> "tuple[Figure, Any]":
-    """A figure without a screen and its axes as a (rows, columns) array."""
+    """A figure that needs no screen, and its axes as a (rows, columns) array."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""Jobs side by side on this machine, each in a process of its own.
+"""Jobs in parallel on this machine, each in a process of its own.
 
-A process per job costs a fork and buys isolation: a job that runs out of memory or crashes takes nothing with it, and
-whoever asked hears of it. The jobs are forked from a server that has imported their module already, so that nobody
-waits for torch twice.
+A process per job costs a fork and provides isolation: a job that crashes or runs out of memory does not affect the
+others, and the caller learns of it. The jobs are forked from a server that has already imported what they need, so that
+torch is imported only once.
 """
 
 import multiprocessing
@@ -22,11 +22,13 @@ from tqdm import tqdm
 from hetcal._checks import check_number
 
 Job = TypeVar("Job")
+# Slow imports that every fit needs; torch and the data sets defer some of them until they are used.
+PRELOAD = ("hetcal.studies.cells", "pandas", "torch._dynamo")
 
 
 @dataclass(frozen=True)
 class Outcome(Generic[Job]):
-    """What became of a job: its result, or the error that ended it."""
+    """The end of a job: its result, or the error that ended it."""
 
     job: Job
     result: Any = None
@@ -34,12 +36,12 @@ class Outcome(Generic[Job]):
 
 
 def run_jobs(
-    function: Callable[[Job], Any], jobs: Iterable[Job], processes: int = 1, preload: Sequence[str] = ()
+    function: Callable[[Job], Any], jobs: Iterable[Job], processes: int = 1, preload: Sequence[str] = PRELOAD
 ) -> Iterator[Outcome[Job]]:
-    """Yield the outcome of `function(job)` for every job, as they finish, never more than `processes` at once.
+    """Yield the outcome of `function(job)` for every job as it finishes; at most `processes` jobs run at once.
 
-    `function` is a function of a module (it is found by its name in the new process), and `preload` are modules that
-    every job needs. When the caller stops iterating or Ctrl-C is pressed, the jobs under way are ended.
+    `function` must be defined at the top level of a module, because the new process imports it by name. `preload` are
+    modules that every job needs. Running jobs are terminated when the caller stops iterating or presses Ctrl-C.
     """
     check_number("processes", processes, 1, integer=True)
     method = "forkserver" if sys.platform != "win32" else "spawn"
@@ -68,14 +70,14 @@ def run_jobs(
 
 
 def start_server(context: Any, preload: Sequence[str]) -> None:
-    """Start the server that jobs are forked from (once per process: the first `preload` counts).
+    """Start the server that jobs are forked from; it starts once per process, so only the first `preload` counts.
 
-    It starts with Ctrl-C blocked, and hands that down to its jobs: while it imports, it would answer with a traceback.
+    Ctrl-C is blocked in the server and in its jobs; during the imports it would print a traceback.
     """
     from multiprocessing import forkserver, resource_tracker
 
     context.set_forkserver_preload(list(preload))
-    resource_tracker.ensure_running()  # now, because it unblocks Ctrl-C at its end
+    resource_tracker.ensure_running()  # now, because starting it unblocks Ctrl-C
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         forkserver.ensure_running()
@@ -84,13 +86,13 @@ def start_server(context: Any, preload: Sequence[str]) -> None:
 
 
 def _work(function: Callable[[Any], Any], job: Any, sender: Connection) -> None:
-    # Ctrl-C reaches every process of the terminal; ending this one is for the parent to decide.
+    # Ctrl-C reaches every process of the terminal; only the parent decides when this one ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent: Any = multiprocessing.parent_process()
-    if not parent.is_alive():  # stopped while the server was still importing
+    if not parent.is_alive():  # it was stopped while the server was still importing
         return
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    # The lock that tqdm shares between processes is left behind by one that is ended, with a warning.
+    # tqdm shares a lock between processes; a terminated process would leave it behind, with a warning.
     tqdm.set_lock(threading.RLock())
     try:
         sender.send((function(job), None))
@@ -99,7 +101,7 @@ def _work(function: Callable[[Any], Any], job: Any, sender: Connection) -> None:
 
 
 def _end_with(parent: Any) -> None:
-    """Whatever ends the parent, nobody is left to hear of the job."""
+    """Exit as soon as the parent has ended, for whatever reason: nobody waits for the job any more."""
     parent.join()
     os._exit(1)
 
@@ -107,7 +109,7 @@ def _end_with(parent: Any) -> None:
 def _outcome(process: Any, receiver: Any, job: Any) -> Outcome[Any]:
     try:
         result, error = receiver.recv()
-    except (EOFError, OSError):  # it ended without a word, or within one
+    except (EOFError, OSError):  # it ended without a message, or in the middle of one
         process.join()
         result, error = None, f"the process ended with exit code {process.exitcode}; it may have run out of memory"
     receiver.close()

@@ -1,31 +1,31 @@
-"""A protocol: everything that decides a study, as one TOML file.
+"""A protocol: one TOML file that determines the results of a study.
 
     title = "My study"
 
-    [settings]                # of every model: parameters of HCRegressor
+    [settings]                # parameters of HCRegressor, for every model
     max_epochs = 500
 
-    [methods.quantile_hc]     # of one method, over what hetcal.METHODS says
+    [methods.quantile_hc]     # for one method; they take precedence over hetcal.METHODS
     dropout = 0.1
 
     [[study]]
     name = "table"
-    split = "random"          # or "grouped": whole patients, days or duplicates stay on one side
-                              # or "inner": the training part of "random" split again, to choose settings by
-    datasets = ["boston", "crime"]    # names of hetcal.datasets, synthetic ones too
+    split = "random"          # or "grouped": all rows of a patient, a day or a duplicate stay on one side
+                              # or "inner": the training part of "random", split again to choose settings
+    datasets = ["boston", "crime"]    # names in hetcal.datasets, including the synthetic ones
     methods = ["hnn", "dropout_hc"]
     seeds = 10                # splits 0, 1, ..., 9, the same for every method
     seeds_of = { crime = 5 }
     vary = { dropout = [0.1, 0.2] }
 
-    [quick]                   # what --quick changes: seeds, seeds_of, max_train_rows, vary, and settings
+    [quick]                   # changes made by --quick: seeds, seeds_of, max_train_rows, vary, and settings
     seeds = 1
 
-    [reference.boston]        # published figures to print beside ours
+    [reference.boston]        # published figures, printed beside ours
     hnn = { ce = 0.541, rmse = 5.106 }
 
-Its hash covers what a result depends on: settings, methods, splits. Data sets, methods and seeds may be added to a
-study later, and the finished cells still count.
+The hash of a protocol covers what a result depends on: settings, test fraction and splits. Data sets, methods and seeds
+can be added to a study later, and the finished cells remain valid. Hyphens in the name of a method become underscores.
 """
 
 import hashlib
@@ -41,8 +41,9 @@ from typing import Any
 from hetcal import datasets
 from hetcal._checks import check_choice, check_number, must
 
-SPLITS = ("random", "grouped", "inner")
-Settings = dict[str, Any]
+SPLIT_RULES = ("random", "grouped", "inner")
+ModelSettings = dict[str, Any]
+Varied = tuple[tuple[str, Any], ...]  # names and values of the settings that a study varies
 
 
 @dataclass(frozen=True)
@@ -53,16 +54,24 @@ class Cell:
     dataset: str
     method: str
     seed: int
-    varied: tuple[tuple[str, Any], ...] = ()
+    varied: Varied = ()
 
     @property
     def path(self) -> Path:
-        """Where its result lies below the folder of the run."""
+        """The file of its result, relative to the folder of cells."""
         variant = "".join(f",{name}={value}" for name, value in self.varied)
         return Path(self.study) / self.dataset / f"{self.method}{variant}" / f"seed-{self.seed}.json"
 
     def __str__(self) -> str:
-        return " ".join([self.dataset, self.method, *(f"{name}={value}" for name, value in self.varied)])
+        return " ".join(filter(None, [self.dataset, self.method, describe_varied(self.varied)]))
+
+
+def describe_varied(varied: Varied) -> str:
+    """
+    >>> describe_varied((("dropout", 0.1), ("depth", 2)))
+    'dropout=0.1 depth=2'
+    """
+    return " ".join(f"{name}={value}" for name, value in varied)
 
 
 @dataclass(frozen=True)
@@ -78,7 +87,7 @@ class Study:
     vary: Mapping[str, list[Any]] = field(default_factory=dict)
 
     def cells(self) -> Iterator[Cell]:
-        """Seed by seed, so that an unfinished study has seen every data set."""
+        """All cells, ordered by seed, so that an unfinished study covers every data set."""
         variants = [tuple(zip(self.vary, values, strict=True)) for values in product(*self.vary.values())]
         for seed in range(max(self.seeds, *self.seeds_of.values(), 0)):
             for dataset, varied, method in product(self.datasets, variants, self.methods):
@@ -88,15 +97,15 @@ class Study:
 
 @dataclass(frozen=True)
 class Protocol:
-    """A parsed protocol; `text` is the file it came from."""
+    """A parsed protocol; `text` is the content of its file."""
 
     title: str
     studies: tuple[Study, ...]
-    settings: Settings = field(default_factory=dict)
-    methods: Mapping[str, Settings] = field(default_factory=dict)
+    settings: ModelSettings = field(default_factory=dict)
+    methods: Mapping[str, ModelSettings] = field(default_factory=dict)
     test_fraction: float = 0.2
     max_train_rows: int | None = None
-    quick: Settings = field(default_factory=dict)
+    quick: ModelSettings = field(default_factory=dict)
     reference: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     text: str = ""
     is_quick: bool = False
@@ -119,13 +128,13 @@ class Protocol:
     def study(self, name: str) -> Study:
         return next(study for study in self.studies if study.name == name)
 
-    def settings_of(self, cell: Cell) -> Settings:
-        """What the model of a cell is made with, over its row of `hetcal.METHODS`."""
-        name = cell.method.partition("+")[0]  # behind it: a recalibrator, which has no settings
+    def settings_of(self, cell: Cell) -> ModelSettings:
+        """The settings of the model of a cell; they take precedence over its row in `hetcal.METHODS`."""
+        name, _ = split_method(cell.method)
         return {**self.settings, **self.methods.get(name, {}), **dict(cell.varied)}
 
     def made_quick(self) -> "Protocol":
-        """The first look that the file's `quick` section describes."""
+        """The short version of the study, as the `quick` section of the file describes it."""
         if not self.quick:
             raise must("protocol", "have a [quick] section for a quick run", self.title, "add one, with seeds = 1")
         changes = dict(self.quick)
@@ -141,7 +150,7 @@ class Protocol:
 
 
 def read_protocol(path: Path) -> Protocol:
-    """Read and check a protocol file; an error names the file, the line and the nearest known name."""
+    """Read and check a protocol file; an error names the file, the line and the closest known name."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -171,14 +180,43 @@ def parse_protocol(text: str) -> Protocol:
     if len(set(names)) < len(names):
         raise must("study names", "differ", names, "rename one")
     check_number("test_fraction", content.get("test_fraction", 0.2), 0, 1, open_low=True, open_high=True)
-    for method, settings in content.get("methods", {}).items():
-        check_table(f"methods.{method}", settings, f"write [methods.{method}]")
-    for dataset in content.get("reference", {}):
+    content["methods"] = parse_methods("methods", content.get("methods", {}))
+    for dataset, published in content.get("reference", {}).items():
         check_word(text, "data set", dataset, known_datasets())
+        check_table(f"reference.{dataset}", published, f"write [reference.{dataset}]")
+        content["reference"][dataset] = parse_methods(f"reference.{dataset}", published)
     check_grid(content.get("quick", {}))
     for table in (content, content.get("quick", {})):
         check_number("max_train_rows", table.get("max_train_rows", 1), 1, integer=True)
     return Protocol(studies=studies, text=text, **content)
+
+
+def parse_methods(name: str, tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables by method, with the names of the methods as in `hetcal.METHODS`."""
+    for method, table in tables.items():
+        check_table(f"{name}.{method}", table, f"write [{name}.{method}]")
+    parsed = {underscored(method): table for method, table in tables.items()}
+    if len(parsed) < len(tables):
+        raise must(name, "name each method once", sorted(tables), "a hyphen is read as an underscore; remove one")
+    return parsed
+
+
+def underscored(method: str) -> str:
+    """The name of a method as in `hetcal.METHODS`, for a user who may have written hyphens.
+
+    Whether there is such a method is checked later, because `hetcal.methods` imports torch, and a table must not.
+    """
+    return str(method).replace("-", "_")
+
+
+def split_method(method: str) -> tuple[str, str]:
+    """Method and recalibrator; the latter is empty for most methods.
+
+    >>> split_method("random_sigma+isotonic"), split_method("hnn")
+    (('random_sigma', 'isotonic'), ('hnn', ''))
+    """
+    name, _, recalibrator = method.partition("+")
+    return name, recalibrator
 
 
 def parse_study(text: str, number: int, entry: dict[str, Any]) -> Study:
@@ -192,16 +230,16 @@ def parse_study(text: str, number: int, entry: dict[str, Any]) -> Study:
             raise must(f"{name} of study {number}", "be a list", entry[name], f"write {name} = [...]", TypeError)
     if not re.fullmatch(r"[\w-][\w.-]*", entry["name"]):
         raise must("study name", "be of letters, digits, - and _", entry["name"], "it becomes the name of a folder")
-    check_word(text, "split", entry.get("split", "random"), SPLITS)
+    check_word(text, "split", entry.get("split", "random"), SPLIT_RULES)
     for dataset in [*entry["datasets"], *entry.get("seeds_of", {})]:
         check_word(text, "data set", dataset, known_datasets())
     check_grid(entry)
-    lists = {name: tuple(entry[name]) for name in ("datasets", "methods")}
-    return Study(**{**entry, **lists})
+    methods = tuple(underscored(method) for method in entry["methods"])
+    return Study(**{**entry, "datasets": tuple(entry["datasets"]), "methods": methods})
 
 
 def check_grid(grid: Mapping[str, Any]) -> None:
-    """Seeds are counted, and what is varied has values that can name a file."""
+    """Seeds must be counts, and the values of a varied setting must be usable in the name of a file."""
     for seeds in [grid.get("seeds", 1), *grid.get("seeds_of", {}).values()]:
         check_number("seeds", seeds, 1, integer=True)
     for name, values in grid.get("vary", {}).items():
@@ -224,7 +262,7 @@ def check_keys(text: str, noun: str, keys: Iterable[str], known: Iterable[str]) 
 
 
 def check_word(text: str, noun: str, word: str, known: Iterable[str]) -> None:
-    """`check_choice`, with the line of the file that the word stands in."""
+    """Like `check_choice`, with the line of the protocol that contains the word."""
     try:
         check_choice(noun, word, known)
     except ValueError as error:
@@ -232,8 +270,9 @@ def check_word(text: str, noun: str, word: str, known: Iterable[str]) -> None:
 
 
 def line_of(text: str, word: str) -> int | str:
-    """The first line outside of comments that holds the word; tomllib keeps no positions."""
-    whole = re.compile(rf"(?<![\w-]){re.escape(str(word))}(?![\w-])")
+    """The first line that contains the word outside of comments; tomllib does not keep positions."""
+    either = re.escape(str(word)).replace("_", "[_-]")  # the file may have a hyphen there
+    whole = re.compile(rf"(?<![\w-]){either}(?![\w-])")
     for number, line in enumerate(text.splitlines(), 1):
         if whole.search(line.split("#")[0]):
             return number

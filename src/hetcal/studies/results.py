@@ -1,34 +1,32 @@
-"""Results on disk: one finished cell, one file, whole and checked.
+"""Results on disk: one file per finished cell, complete and verified by a checksum.
 
-A folder of results holds a copy of its protocol and one JSON file per cell, with a checksum over its content. Nothing
-is locked and nothing is appended to, so a run may be killed at any time, and two may even share a folder.
+A folder of results contains a copy of its protocol and one JSON file per cell. Nothing is locked and no file is
+appended to, so a run can be killed at any time, and two runs can even share a folder.
 """
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hetcal._checks import must
 from hetcal._files import atomic_write
-from hetcal.studies.protocol import Cell, Protocol, read_protocol
+from hetcal.studies.protocol import Cell, Protocol, Study, Varied, read_protocol
+from hetcal.studies.statistics import Estimate, estimate
 
 Result = dict[str, Any]
 PROTOCOL_FILE = "protocol.toml"
 QUICK_FILE = "quick.toml"
 CELLS = "cells"
-# Levels of `coverage` and probabilities of `std_quantiles` in a result.
-LEVELS = np.arange(1, 100) / 100
 CELL_KEYS = ("study", "dataset", "method", "seed")
 
 
 @dataclass
 class Results:
-    """What a folder holds: finished and failed results by cell, and the files that are damaged."""
+    """The content of a folder: finished and failed results by cell, and damaged files."""
 
     folder: Path
     protocol: Protocol
@@ -37,7 +35,7 @@ class Results:
     damaged: list[Path] = field(default_factory=list)
 
     def select(self, study: str, dataset: str, method: str, **varied: Any) -> list[Result]:
-        """Finished results of one place in a study's grid, by seed; the varied settings may be given in part."""
+        """Finished results of a method on a data set, ordered by seed; not all varied settings need to be given."""
         cells = [
             cell
             for cell in self.done
@@ -46,27 +44,22 @@ class Results:
         ]
         return [self.done[cell] for cell in sorted(cells, key=lambda cell: cell.seed)]
 
+    def by_method(self, study: Study) -> Iterator[tuple[str, Varied, dict[str, list[Result]]]]:
+        """Data set, varied settings, and the finished results of every method, where there are any."""
+        variants = sorted({cell.varied for cell in self.done if cell.study == study.name})
+        for dataset, varied in product(study.datasets, variants):
+            groups = {method: self.select(study.name, dataset, method, **dict(varied)) for method in study.methods}
+            if any(groups.values()):
+                yield dataset, varied, groups
 
-@dataclass(frozen=True)
-class Figure:
-    """Mean and standard error of a metric over `n` splits."""
 
-    mean: float
-    error: float
-    n: int
-
-
-def summarize(results: Sequence[Result], metric: str) -> Figure | None:
-    """Mean over the splits with its standard error (0 for a single split); None without results."""
-    values = np.array([result["metrics"][metric] for result in results], dtype=np.float64)
-    if not len(values):
-        return None
-    error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
-    return Figure(float(values.mean()), error, len(values))
+def estimate_figure(results: Sequence[Result], figure: str) -> Estimate | None:
+    """Mean and standard error of a figure over the splits; None without results."""
+    return estimate([result["metrics"][figure] for result in results]) if results else None
 
 
 def open_folder(folder: Path, protocol: Protocol) -> Results:
-    """Take a folder into use for a protocol: make it, check that nothing else lives there, and read what is done."""
+    """Create or reuse a folder for a protocol, and read its finished cells; results of another protocol are refused."""
     existing = read_protocol_of(folder)
     if existing is not None and existing.hash != protocol.hash:
         raise must(
@@ -84,7 +77,7 @@ def open_folder(folder: Path, protocol: Protocol) -> Results:
 
 
 def read_results(folder: Path) -> Results:
-    """All results of a folder that a run has left."""
+    """All results in the folder of a run."""
     protocol = read_protocol_of(folder)
     if protocol is None:
         raise must("folder", "hold the results of a run", str(folder), "make them with: hetcal bench run PROTOCOL")
@@ -103,7 +96,7 @@ def read_cells(folder: Path, protocol: Protocol) -> Results:
     results = Results(folder, protocol)
     for path in sorted((folder / CELLS).rglob("*.json")):
         try:
-            result = decode(path.read_text(encoding="utf-8"))
+            result = decode_result(path.read_text(encoding="utf-8"))
             cell = Cell(**{name: result[name] for name in CELL_KEYS}, varied=tuple(result["varied"].items()))
         except (ValueError, KeyError, TypeError, AttributeError):
             results.damaged.append(path)
@@ -122,15 +115,15 @@ def read_cells(folder: Path, protocol: Protocol) -> Results:
 def write_result(folder: Path, cell: Cell, result: Result) -> None:
     path = folder / CELLS / cell.path
     path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write(path, encode(result))
+    atomic_write(path, encode_result(result))
 
 
-def encode(result: Result) -> str:
+def encode_result(result: Result) -> str:
     return json.dumps({**result, "checksum": checksum(result)}, indent=1)
 
 
-def decode(text: str) -> Result:
-    """The result in a file; ValueError if it is not what was written, by a single digit."""
+def decode_result(text: str) -> Result:
+    """The result in the text of a file; ValueError if it differs from what was written, even in a single digit."""
     result: Result = json.loads(text)
     if result.pop("checksum") != checksum(result):
         raise ValueError("checksum")

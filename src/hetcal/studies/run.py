@@ -1,4 +1,4 @@
-"""Running a protocol: cells side by side, each kept as soon as it is finished."""
+"""Run a protocol: cells in parallel, each saved as soon as it is finished."""
 
 import statistics
 from collections.abc import Callable, Collection
@@ -10,13 +10,15 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from hetcal._checks import check_choice, must
-from hetcal.studies.cells import check_settings, identity, model_of, run_cell, settings_of
+from hetcal.studies.cells import check_protocol, identify, make_model, model_settings, run_cell
 from hetcal.studies.jobs import run_jobs
-from hetcal.studies.protocol import Cell, Protocol
+from hetcal.studies.protocol import Cell, Protocol, underscored
 from hetcal.studies.results import CELLS, Results, open_folder, read_cells, write_result
 
+BAR = "{n_fmt} of {total_fmt} cells |{bar:24}| {elapsed}{postfix}, last {desc}"
 
-def run(
+
+def run_protocol(
     protocol: Protocol,
     folder: Path,
     *,
@@ -32,31 +34,31 @@ def run(
     Args:
         protocol: What to run.
         folder: Where results are kept; finished cells in it are not run again, failed and damaged ones are.
-        studies, only, methods, seeds: Run these studies, data sets, methods and seeds alone.
-        jobs: Processes side by side, with one thread each.
-        say: Where remarks go while the progress bar is up.
+        studies, only, methods, seeds: Run only these studies, data sets, methods and seeds.
+        jobs: Number of processes in parallel, with one thread each.
+        say: Prints remarks while the progress bar is shown.
     """
-    check_settings(protocol)
-    cells = select(protocol, studies=studies, only=only, methods=methods, seeds=seeds)
+    check_protocol(protocol)
+    cells = select_cells(protocol, studies=studies, only=only, methods=methods, seeds=seeds)
     results = open_folder(folder, protocol)
     for cell in cells:
-        if cell in results.done and results.done[cell]["settings"] != settings_of(model_of(protocol, cell)):
-            say(f"made with other defaults of hetcal, done again: {cell} seed {cell.seed}")
+        if cell in results.done and results.done[cell]["settings"] != model_settings(make_model(protocol, cell)):
+            say(f"other defaults of hetcal, run again: {cell} seed {cell.seed}")
             del results.done[cell]
     todo = [cell for cell in cells if cell not in results.done]
     again = {folder / CELLS / cell.path for cell in todo}
     for path in results.damaged:
-        say(f"damaged, {'done again' if path in again else 'left out'}: {path}")
+        say(f"damaged, {'run again' if path in again else 'not selected'}: {path}")
     seconds = {cell: result["metrics"]["seconds"] for cell, result in results.done.items()}
 
     with tqdm(total=len(cells), initial=len(cells) - len(todo), unit="cell", bar_format=BAR) as bar:
         bar.set_postfix_str(time_left(todo, seconds, jobs))
-        for outcome in run_jobs(partial(run_and_keep, protocol, folder), todo, jobs, PRELOAD):
+        for outcome in run_jobs(partial(run_and_save, protocol, folder), todo, jobs):
             cell = outcome.job
             if outcome.error is None:
                 seconds[cell] = outcome.result
             else:
-                write_result(folder, cell, {**identity(protocol, cell), "error": outcome.error})
+                write_result(folder, cell, {**identify(protocol, cell), "error": outcome.error})
                 say(f"failed: {cell} seed {cell.seed}: {outcome.error.strip().splitlines()[-1]}")
             todo.remove(cell)
             bar.set_description(str(cell), refresh=False)
@@ -65,19 +67,14 @@ def run(
     return read_cells(folder, protocol)
 
 
-# Slow imports that every cell needs, some of which torch and the data sets put off until they are used.
-PRELOAD = (__name__, "pandas", "torch._dynamo")
-BAR = "{n_fmt} of {total_fmt} cells |{bar:24}| {elapsed}{postfix}, last {desc}"
-
-
-def run_and_keep(protocol: Protocol, folder: Path, cell: Cell) -> float:
-    """In the process of the cell: run it, write its file, and tell how long it took."""
+def run_and_save(protocol: Protocol, folder: Path, cell: Cell) -> float:
+    """In the process of the cell: run it, write its file, and return the seconds that it took."""
     start = perf_counter()
     write_result(folder, cell, run_cell(protocol, cell))
     return perf_counter() - start
 
 
-def select(
+def select_cells(
     protocol: Protocol,
     *,
     studies: Collection[str] | None,
@@ -85,13 +82,18 @@ def select(
     methods: Collection[str] | None,
     seeds: Collection[int] | None,
 ) -> list[Cell]:
-    """The cells of these studies, data sets, methods and seeds; a name that occurs nowhere is an error."""
+    """The cells of these studies, data sets, methods and seeds; a name that the protocol does not have is an error."""
     cells = protocol.cells()
+    methods = None if methods is None else [underscored(method) for method in methods]
     wanted = {"study": studies, "dataset": only, "method": methods, "seed": seeds}
     for name, chosen in wanted.items():
         known = {getattr(cell, name) for cell in cells}
         for value in chosen or ():
-            check_choice(name, value, known) if isinstance(value, str) else check_seed(value, known)
+            if isinstance(value, str):
+                check_choice(name, value, known)
+            elif value not in known:
+                rule = f"be within 0 to {max(known)}, as the protocol has them"
+                raise must("seeds", rule, value, "raise its seeds")
         if chosen is not None:
             cells = [cell for cell in cells if getattr(cell, name) in chosen]
         if not cells:
@@ -100,13 +102,8 @@ def select(
     return cells
 
 
-def check_seed(seed: int, known: set[int]) -> None:
-    if seed not in known:
-        raise must("seeds", f"be within 0 to {max(known)}, as the protocol has them", seed, "raise its seeds")
-
-
 def time_left(todo: list[Cell], seconds: dict[Cell, float], jobs: int) -> str:
-    """From what finished cells of the same method and data set took, or failing that, the most alike."""
+    """Estimated from finished cells of the same data set and method, or else of the same data set, or else from all."""
     if not todo:
         return "done"
     if not seconds:

@@ -1,4 +1,4 @@
-"""Figures over splits or folds: which ones there are, and their mean with its standard error."""
+"""The figures of a fit, by name, and their mean over splits or folds with its standard error."""
 
 import math
 from collections.abc import Sequence
@@ -10,22 +10,22 @@ import numpy as np
 from hetcal.metrics import METRICS, Metric
 
 
-def measured(y: Any, prediction: Any) -> float:
+def not_computed(y: Any, prediction: Any) -> float:
     raise TypeError("seconds are measured while a model is fitted, not computed from its predictions")
 
 
-# What a study knows of every fit, by name: the metrics, and the time.
+# The figures of every fit: the metrics, and the time.
 FIGURES: dict[str, Metric] = {
     **METRICS,
-    "seconds": Metric(measured, "Seconds", "Seconds", "", "time to fit and predict once"),
+    "seconds": Metric(not_computed, "Seconds", "Seconds", "", "time to fit and predict once"),
 }
-# What a comparison of methods shows, the figure that decides first.
+# The figures that a comparison of methods shows, the decisive one first.
 COMPARED = ("crps", "ce", "coverage_90", "interval_width_90", "interval_score_90", "rmse", "nll", "seconds")
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Mean of a figure over `n` splits or folds with its standard error (0 for a single one)."""
+    """Mean of a figure over `n` splits or folds, with its standard error (0 for a single one)."""
 
     mean: float
     error: float
@@ -33,16 +33,17 @@ class Estimate:
 
 
 def estimate(values: Sequence[float] | np.ndarray[Any, Any]) -> Estimate:
-    """Mean and standard error of the mean; a value that is not finite makes the mean so, too.
+    """Mean and standard error of the mean; if a value is not finite, neither are these.
 
-    >>> estimate([1.0, 2.0, 3.0])
-    Estimate(mean=2.0, error=0.5773502691896257, n=3)
+    >>> estimate([2.0, 4.0])
+    Estimate(mean=3.0, error=1.0, n=2)
     """
     numbers = np.asarray(values, dtype=np.float64)
     n = len(numbers)
     if not np.isfinite(numbers).all():
-        return Estimate(float(np.mean(numbers)), math.nan, n)
-    scale = float(2.0 ** np.frexp(np.abs(numbers).max())[1])  # squares stay in the range of floats, and exact
-    scaled = numbers / scale
-    error = float(scaled.std(ddof=1) / math.sqrt(n) * scale) if n > 1 else 0.0
-    return Estimate(float(scaled.mean() * scale), error, n)
+        with np.errstate(invalid="ignore"):  # infinity minus infinity
+            return Estimate(float(np.mean(numbers)), math.nan, n)
+    exponent = np.frexp(np.abs(numbers).max())[1]
+    scaled = np.ldexp(numbers, -exponent)  # squares stay in the range of floats; a power of two is exact
+    error = np.ldexp(scaled.std(ddof=1) / math.sqrt(n), exponent) if n > 1 else 0.0
+    return Estimate(float(np.ldexp(scaled.mean(), exponent)), float(error), n)

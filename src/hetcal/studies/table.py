@@ -1,109 +1,126 @@
 """A study as a table: data sets by methods, mean and standard error over the splits, published figures beside ours.
 
-Two steps: `tabulate` finds the figures, and a renderer per format writes them: terminal, Markdown, CSV or LaTeX.
+There are two steps: `tabulate` computes the figures, and one function per format writes them, for a terminal, Markdown,
+LaTeX or CSV.
 """
 
 import csv
 import io
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
-from hetcal.studies.results import Figure, Result, Results, summarize
+from hetcal.metrics.verdict import LEVEL
+from hetcal.metrics.wording import count, fixed
+from hetcal.studies.protocol import describe_varied
+from hetcal.studies.results import Result, Results, estimate_figure
+from hetcal.studies.statistics import FIGURES, Estimate
 
-METRICS = ("ce", "rmse")
-SUMMARY_METRICS = (
-    *("ce", "ce_noise_floor", "rmse", "mae", "nll", "crps", "sharpness", "coverage_90", "interval_width_90"),
-    *("interval_score_90", "ence", "conditional_coverage_error", "seconds"),
+# The figures of the paper's table.
+PAPER_FIGURES = ("ce", "rmse")
+# The columns of a CSV file. The committed studies are older than the pinball loss in `evaluate`.
+CSV_FIGURES = (
+    "ce",
+    "ce_noise_floor",
+    *(name for name in FIGURES if name not in ("ce", "ce_noise_floor", "pinball_loss")),
 )
-TITLES = {"ce": "Calibration error", "rmse": "RMSE", "crps": "CRPS", "nll": "Negative log likelihood"}
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One place of a table: our figure, the published one, and whether ours is the best of its row."""
+class TableEntry:
+    """One entry of a table: our estimate, the published value, and whether ours is the best of its row."""
 
-    figure: Figure
+    estimate: Estimate
     published: float | None
     is_best: bool
 
 
+class TableRow(NamedTuple):
+    """A data set: the noise floor where the figure has one, and an entry per method, None if nothing is finished."""
+
+    name: str
+    floor: float | None
+    entries: Sequence[TableEntry | None]
+
+
 @dataclass(frozen=True)
-class Table:
-    """One metric of one study: a row per data set, an entry per method (None where nothing is finished)."""
+class StudyTable:
+    """One figure of one study: a row per data set, a column per method."""
 
     title: str
     methods: Sequence[str]
-    rows: Sequence[tuple[str, float | None, Sequence[Entry | None]]]  # data set, noise floor, entries
+    rows: Sequence[TableRow]
 
 
-def tabulate(results: Results, metric: str) -> list[Table]:
-    """A table for each study; where settings are varied, a row for each variant."""
+def tabulate(results: Results, figure: str) -> list[StudyTable]:
+    """A table for each study; where settings are varied, it has a row for each variant."""
     tables = []
     for study in results.protocol.studies:
-        variants = sorted({cell.varied for cell in results.done if cell.study == study.name})
         titles = {cell.method: result["title"] for cell, result in results.done.items() if cell.study == study.name}
         methods = [method for method in study.methods if method in titles]
         rows = []
-        for dataset, varied in product(study.datasets, variants):
-            groups = [results.select(study.name, dataset, method, **dict(varied)) for method in methods]
-            if any(groups):
-                comparable = study.split == "random" and not varied
-                published = results.protocol.reference.get(dataset, {}) if comparable else {}
-                name = " ".join([dataset, variant(varied)]).strip()
-                rows.append(tabulate_row(name, metric, methods, groups, published))
+        for dataset, varied, groups in results.by_method(study):
+            is_comparable = study.split == "random" and not varied
+            published = results.protocol.reference.get(dataset, {}) if is_comparable else {}
+            name = f"{dataset} {describe_varied(varied)}".strip()
+            rows.append(tabulate_row(name, figure, {method: groups[method] for method in methods}, published))
         if rows:
-            title = f"{TITLES.get(metric, metric)}: {study.name} ({study.split} splits)"
-            tables.append(Table(title, [titles[method] for method in methods], rows))
+            title = f"{FIGURES[figure].title}: {study.name} ({study.split} splits)"
+            tables.append(StudyTable(title, [titles[method] for method in methods], rows))
     return tables
 
 
 def tabulate_row(
-    name: str, metric: str, methods: Sequence[str], groups: Sequence[Sequence[Result]], published: Any
-) -> tuple[str, float | None, list[Entry | None]]:
-    figures = [summarize(group, metric) for group in groups]
-    floor = summarize([result for group in groups for result in group], "ce_noise_floor") if metric == "ce" else None
-    # Below the noise floor nothing is better: luck alone decides there.
-    best = max(min(loss(figure.mean, metric) for figure in figures if figure), floor.mean if floor else -math.inf)
+    name: str, figure: str, groups: Mapping[str, Sequence[Result]], published: Mapping[str, Mapping[str, float]]
+) -> TableRow:
+    estimates = {method: estimate_figure(group, figure) for method, group in groups.items()}
+    finished = [result for group in groups.values() for result in group]
+    floor = estimate_figure(finished, "ce_noise_floor") if figure == "ce" else None
+    # Below the noise floor no method is better than another: there the differences are chance.
+    best = max(
+        min(loss(estimate.mean, figure) for estimate in estimates.values() if estimate),
+        floor.mean if floor else -math.inf,
+    )
     entries = [
-        Entry(figure, published.get(method, {}).get(metric), loss(figure.mean, metric) <= best) if figure else None
-        for method, figure in zip(methods, figures, strict=True)
+        TableEntry(estimate, published.get(method, {}).get(figure), loss(estimate.mean, figure) <= best)
+        if estimate
+        else None
+        for method, estimate in estimates.items()
     ]
-    return name, floor.mean if floor else None, entries
+    return TableRow(name, floor.mean if floor else None, entries)
 
 
-def loss(value: float, metric: str) -> float:
-    """What is to be small: the metric itself, or how far the coverage is from what it should be."""
-    return abs(value - 0.9) if metric == "coverage_90" else value
+def loss(value: float, figure: str) -> float:
+    """What should be small: the figure itself, or the distance of the coverage from its nominal level."""
+    return abs(value - LEVEL) if FIGURES[figure].better == "near" else value
 
 
-def notes(results: Results) -> list[str]:
-    """What a reader of the table must know beside it."""
-    said = []
+def study_notes(results: Results) -> list[str]:
+    """What a reader must know about the cells behind a table."""
+    notes = []
     if results.failed:
-        said.append(
-            f"{len(results.failed)} cell(s) failed and are not in the table, {next(iter(results.failed))} for one"
-        )
+        example = next(iter(results.failed))
+        notes.append(f"the table omits {count(len(results.failed), 'failed cell')}, for example {example}")
     if results.damaged:
-        said.append(f"{len(results.damaged)} damaged file(s) left out, {results.damaged[0]} for one; run again to redo")
+        files = f"{count(len(results.damaged), 'damaged file')}, for example {results.damaged[0]}"
+        notes.append(f"the table omits {files}; run the protocol again to replace them")
     versions = sorted({result["versions"]["hetcal"] for result in results.done.values()})
     if len(versions) > 1:
-        said.append(f"the cells were made by different versions of hetcal: {', '.join(versions)}")
+        notes.append(f"the cells were run with different versions of hetcal: {', '.join(versions)}")
     missing = len(set(results.protocol.cells()) - set(results.done) - set(results.failed))
     if missing:
-        said.append(f"{missing} cell(s) of the protocol are still to run")
+        notes.append(f"still to run: {count(missing, 'cell')} of the protocol")
     if results.protocol.is_quick:
-        said.append("a quick first look: few splits, short training, part of the rows; not the study")
-    return said
+        notes.append("a quick run with few splits, short training and some of the rows; it is not the study")
+    return notes
 
 
-def render_markdown(tables: Sequence[Table]) -> str:
-    def text(entry: Entry) -> str:
-        ours = with_error(entry.figure, " ± ")
-        return (f"**{ours}**" if entry.is_best else ours) + published(entry)
+def render_markdown(tables: Sequence[StudyTable]) -> str:
+    def text(entry: TableEntry) -> str:
+        ours = with_error(entry.estimate, " ± ")
+        return (f"**{ours}**" if entry.is_best else ours) + in_brackets(entry)
 
     blocks = []
     for table in tables:
@@ -113,10 +130,10 @@ def render_markdown(tables: Sequence[Table]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def render_latex(tables: Sequence[Table]) -> str:
-    def text(entry: Entry) -> str:
-        ours = with_error(entry.figure, r" \pm ")
-        return (rf"$\mathbf{{{ours}}}$" if entry.is_best else f"${ours}$") + published(entry)
+def render_latex(tables: Sequence[StudyTable]) -> str:
+    def text(entry: TableEntry) -> str:
+        ours = with_error(entry.estimate, r" \pm ")
+        return (rf"$\mathbf{{{ours}}}$" if entry.is_best else f"${ours}$") + in_brackets(entry)
 
     blocks = []
     for table in tables:
@@ -140,18 +157,18 @@ def render_latex(tables: Sequence[Table]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def render_terminal(tables: Sequence[Table]) -> str:
-    """With rich, and narrow: the published figure stands on a line of its own."""
+def render_terminal(tables: Sequence[StudyTable]) -> str:
+    """With rich. The published figure is on a line of its own, so that the table is narrow."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    def text(entry: Entry) -> str:
-        ours = with_error(entry.figure, "±")
+    def text(entry: TableEntry) -> str:
+        ours = with_error(entry.estimate, "±")
         ours = f"[bold]{ours}[/bold]" if entry.is_best else ours
-        return ours if entry.published is None else f"{ours}\n[dim]{number(entry.published)}[/dim]"
+        return ours if entry.published is None else f"{ours}\n[dim]{fixed(entry.published)}[/dim]"
 
-    console = Console(highlight=False, width=1000)  # wider than any table: a figure that is cut off is a wrong one
+    console = Console(highlight=False, width=1000)  # wider than any table: no figure may be cut off
     with console.capture() as capture:
         for table in tables:
             shown = RichTable(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
@@ -159,48 +176,48 @@ def render_terminal(tables: Sequence[Table]) -> str:
                 shown.add_column(name, justify="right" if place else "left", no_wrap=True)
             for line in body(table, text):
                 shown.add_row(*line)
-            has_published = any(entry and entry.published is not None for row in table.rows for entry in row[2])
-            console.print(f"[bold]{table.title}[/bold]" + ("; below each figure the published one" * has_published))
+            has_published = any(entry and entry.published is not None for row in table.rows for entry in row.entries)
+            remark = "; the published figure is below ours" if has_published else ""
+            console.print(f"[bold]{table.title}[/bold]{remark}")
             console.print(shown)
             console.print()
     return capture.get()
 
 
 def render_csv(results: Results) -> str:
-    """Every study, data set, method and variant with mean and standard error of every metric: one line each."""
+    """One line for each study, data set, method and variant: mean and standard error of every figure."""
     names = ["study", "split", "dataset", "method", "varied", "n_splits", "n_train", "n_test"]
-    figures = [f"{metric}{suffix}" for metric in SUMMARY_METRICS for suffix in ("", "_se")]
+    figures = [f"{figure}{suffix}" for figure in CSV_FIGURES for suffix in ("", "_se")]
     groups: dict[tuple[Any, ...], list[Result]] = {}
     for cell in sorted(results.done, key=order_of(results)):
         groups.setdefault((cell.study, cell.dataset, cell.method, cell.varied), []).append(results.done[cell])
     lines = []
     for (study, dataset, method, varied), group in groups.items():
         split = group[0]["split"]
-        line = [study, split["rule"], dataset, method, variant(varied), len(group), split["n_train"], split["n_test"]]
-        for metric in SUMMARY_METRICS:
-            figure = summarize(group, metric)
-            line += [f"{figure.mean:.6g}", f"{figure.error:.3g}"] if figure else ["", ""]
-        lines.append(line)
+        counts = [len(group), split["n_train"], split["n_test"]]
+        estimates = [estimate for figure in CSV_FIGURES if (estimate := estimate_figure(group, figure))]
+        shown = [text for estimate in estimates for text in (f"{estimate.mean:.6g}", f"{estimate.error:.3g}")]
+        lines.append([study, split["rule"], dataset, method, describe_varied(varied), *counts, *shown])
     return write_csv([[*names, *figures], *lines])
 
 
 def render_cells(results: Results) -> str:
-    """Every finished cell with its metrics and its training: one line each."""
+    """One line for each finished cell: its figures and how its training ended."""
     names = ["study", "dataset", "method", "varied", "seed"]
     training = ["epochs", "best_epoch", "stopped"]
     lines = []
     for cell in sorted(results.done, key=order_of(results)):
         result = results.done[cell]
-        metrics = [f"{result['metrics'][metric]:.6g}" for metric in SUMMARY_METRICS]
+        shown = [f"{result['metrics'][figure]:.6g}" for figure in CSV_FIGURES]
         median, high = (result["std_quantiles"][round(100 * q) - 1] for q in (0.5, 0.95))
-        metrics.append(f"{high / median:.4g}")
+        shown.append(f"{high / median:.4g}")
         ended = [result["training"][name] for name in training]
-        lines.append([cell.study, cell.dataset, cell.method, variant(cell.varied), cell.seed, *metrics, *ended])
-    return write_csv([[*names, *SUMMARY_METRICS, "std_95_to_median", *training], *lines])
+        lines.append([cell.study, cell.dataset, cell.method, describe_varied(cell.varied), cell.seed, *shown, *ended])
+    return write_csv([[*names, *CSV_FIGURES, "std_95_to_median", *training], *lines])
 
 
 def order_of(results: Results) -> Callable[[Any], Any]:
-    """Cells in the order of the protocol; those it no longer has, at the end."""
+    """Sort cells in the order of the protocol; cells that it no longer has are last."""
     place = {cell: number for number, cell in enumerate(results.protocol.cells())}
     grid = {(cell.study, cell.dataset, cell.method, cell.varied): number for cell, number in reversed(place.items())}
     return lambda cell: (
@@ -210,39 +227,29 @@ def order_of(results: Results) -> Callable[[Any], Any]:
     )
 
 
-def variant(varied: tuple[tuple[str, Any], ...]) -> str:
-    return " ".join(f"{name}={value}" for name, value in varied)
-
-
 def write_csv(lines: Sequence[Sequence[Any]]) -> str:
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows(lines)
     return file.getvalue()
 
 
-def header(table: Table) -> list[str]:
+def header(table: StudyTable) -> list[str]:
     has_floor = any(floor is not None for _, floor, _ in table.rows)
     return ["data set", *(["floor"] if has_floor else []), *table.methods]
 
 
-def body(table: Table, text: Callable[[Entry], str]) -> list[list[str]]:
+def body(table: StudyTable, text: Callable[[TableEntry], str]) -> list[list[str]]:
     return [
-        [dataset, *([] if floor is None else [number(floor)]), *(text(entry) if entry else "" for entry in entries)]
+        [dataset, *([] if floor is None else [fixed(floor)]), *(text(entry) if entry else "" for entry in entries)]
         for dataset, floor, entries in table.rows
     ]
 
 
-def with_error(figure: Figure, sign: str) -> str:
-    """A single split has no standard error."""
-    error = sign + number(figure.error, like=figure.mean) if figure.n > 1 else ""
-    return number(figure.mean) + error
+def with_error(estimate: Estimate, sign: str) -> str:
+    """Mean and standard error; a single split has no standard error."""
+    error = sign + fixed(estimate.error, like=estimate.mean) if estimate.n > 1 else ""
+    return fixed(estimate.mean) + error
 
 
-def published(entry: Entry) -> str:
-    return "" if entry.published is None else f" ({number(entry.published)})"
-
-
-def number(value: float, like: float | None = None) -> str:
-    """Three digits where they matter: 0.317, 3.43, 75.7; an error bar has the decimals of its mean (`like`)."""
-    size = abs(value if like is None else like)
-    return f"{value:.{1 if size >= 10 else 2 if size >= 1 else 3}f}"
+def in_brackets(entry: TableEntry) -> str:
+    return "" if entry.published is None else f" ({fixed(entry.published)})"

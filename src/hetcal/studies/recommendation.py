@@ -1,0 +1,82 @@
+"""Which of several methods to use, and why: the rule of `hetcal.studies.compare`, and its sentence."""
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from hetcal.estimators import ESTIMATORS
+from hetcal.methods import METHODS
+from hetcal.metrics.wording import number, percent
+from hetcal.studies.statistics import estimate
+
+# A difference of at most so many of its standard errors is noise. A cheaper method may have a CRPS higher by this
+# share. With fewer rows than these, the sentence adds a caution.
+NOISE_ERRORS, PRICE, FEW_ROWS = 2.0, 0.02, 300
+
+
+def recommend(methods: Sequence[dict[str, Any]], rows: int) -> dict[str, str]:
+    """Name of the recommended `method`, and a `text` that gives the reason and the verdict on its intervals.
+
+    The CRPS decides. It is a proper score, which measures calibration and sharpness together, in the units of y. The
+    method with the lowest mean is recommended, unless one with fewer passes through a network per prediction is as
+    good: at most 2 % higher, and by at most two standard errors of the difference over the folds. Both conditions are
+    needed, because the standard error over few folds can be far off, and many folds reveal differences of no practical
+    importance. The cost is a number of passes, not a measured time, so that the same seed always recommends the same
+    method.
+
+    Args:
+        methods: The `methods` of a comparison, not all of which failed.
+        rows: Number of rows of the comparison.
+    """
+    lowest, *others = sorted((method for method in methods if not method["failed"]), key=mean_crps)
+    best = min(
+        [lowest, *(m for m in others if excess(m, lowest) <= PRICE and is_noise(m, lowest))],
+        key=lambda method: (passes_per_prediction(method["name"]), mean_crps(method)),
+    )
+    score = f"{number(mean_crps(best))} ± {number(best['metrics']['crps']['standard_error'], 2)}"
+    if best is not lowest:
+        above = f"{percent(excess(best, lowest))} above the lowest ({lowest['title']}), within fold noise"
+        passes = f"{passes_per_prediction(best['name'])} instead of {passes_per_prediction(lowest['name'])}"
+        reason = f"CRPS {score}, {above}, but cheaper: a prediction takes {passes} passes through a network"
+    elif others:
+        noise = "within fold noise" if is_noise(others[0], lowest) else "more than fold noise"
+        below = percent(abs(excess(lowest, others[0])))
+        reason = f"lowest CRPS, {score}, {below} below {others[0]['title']}, {noise}"
+    else:
+        reason = f"CRPS {score}, with no other method to compare"
+    text = f"{best['title']}: {reason}. {best['verdict']['label']}: {best['verdict']['text']}."
+    failed = [method["title"] for method in methods if method["failed"]]
+    if failed:
+        text += f" Not evaluated, because of an error: {', '.join(failed)}."
+    if rows < FEW_ROWS:
+        text += f" With only {rows} rows, another seed may well rank the methods differently."
+    return {"method": best["name"], "text": text}
+
+
+def mean_crps(method: dict[str, Any]) -> float:
+    return float(method["metrics"]["crps"]["mean"])
+
+
+def excess(method: dict[str, Any], other: dict[str, Any]) -> float:
+    """How much higher the CRPS is than that of the other method, as a share of the latter."""
+    return (mean_crps(method) - mean_crps(other)) / (mean_crps(other) or 1.0)
+
+
+def is_noise(method: dict[str, Any], lowest: dict[str, Any]) -> bool:
+    """Whether the difference, taken fold by fold, is within two of its standard errors."""
+    values, lowest_values = (np.array(m["metrics"]["crps"]["values"]) for m in (method, lowest))
+    difference = estimate(values - lowest_values)
+    return difference.mean <= NOISE_ERRORS * difference.error
+
+
+def passes_per_prediction(method: str) -> int:
+    """Passes through a network for one prediction, by default: samples of a spread, members of an ensemble, or one.
+
+    >>> passes_per_prediction("dropout_hc"), passes_per_prediction("ensemble_hc"), passes_per_prediction("hnn")
+    (100, 8, 1)
+    """
+    estimator = METHODS[method].estimator
+    options = inspect.signature(ESTIMATORS[estimator] if isinstance(estimator, str) else estimator).parameters
+    return next((options[name].default for name in ("prediction_samples", "members") if name in options), 1)
