@@ -11,7 +11,7 @@ import hetcal
 from hetcal.cli.columns import Rows
 from hetcal.cli.fit import fit_file, split_rows
 from hetcal.exceptions import SharedGroupsWarning
-from hetcal.model_files import archive
+from hetcal.model_files.archive import read_model_file
 from hetcal.regressor import HCRegressor
 
 TINY = ["max_epochs=3", "width=8", "depth=1"]
@@ -61,7 +61,7 @@ def test_the_file_is_the_model_that_was_judged(table):
 
 def test_what_the_file_remembers(table):
     result, _ = fit(table, group="patient")
-    summary = archive.read(table.parent / "model.hetcal").summary
+    summary = read_model_file(table.parent / "model.hetcal").summary
     assert (summary.target, summary.method, summary.group, summary.dropped) == ("y", "hnn", "patient", [])
     assert (summary.rows, summary.test_rows) == (result["rows"], result["test_rows"])
     assert summary.metrics == result["metrics"]
