@@ -69,7 +69,7 @@ def refusal(data, path):
 
 
 def test_the_tests_begin_with_files_that_load(folder, parts, tmp_path):
-    """Else everything below would be refused for a reason of its own."""
+    """Otherwise everything below might be refused for another reason."""
     for kind, true_parts in parts.items():
         assert true_parts.file() == (folder / f"{kind}.hetcal").read_bytes()
         load(folder / f"{kind}.hetcal")
@@ -187,7 +187,7 @@ def test_crafted_files_in_bounded_memory(folder, parts, tmp_path):
 
 
 def test_what_is_no_file(tmp_path):
-    """A folder, a pipe (opening it would wait for ever), a device without end, nothing at all, a sparse file."""
+    """A folder, a pipe (opening it would wait forever), a device without end, nothing at all, a sparse file."""
     os.mkfifo(tmp_path / "pipe")
     for name, start in [
         ("sparse", b"\x08"),

@@ -118,7 +118,7 @@ def parse_model_file(data: bytes, name: str) -> Contents:
     if data[CHECKSUM] != checksum_of(data):
         advice = "copy it again from its source, as it is"
         raise refused(name, "be unchanged since it was saved", "bytes that do not match its SHA-256", advice)
-    # Files damaged by accident end here; those refused below were made on purpose.
+    # Damaged files end here; what is refused below was written so.
     header = data[8 : 8 + int.from_bytes(data[:8], "little")]
     manifest = decode_manifest(header, name)
     advice = "save the model again with hetcal"
@@ -168,7 +168,7 @@ def decode_manifest(header: bytes, name: str) -> Manifest:
         content = from_json(from_json(header)[METADATA][KEY], allow_inf_nan=False)
     except (KeyError, TypeError, ValueError):
         raise refused(name, rule, "a header without a manifest in JSON", advice) from None
-    # Older versions, once there are any, are rewritten here, before the schema sees them.
+    # Older versions, once there are any, are recognized here. Compare their header before rewriting them.
     version = content.get("format_version") if isinstance(content, dict) else None
     if type(version) is int and version > FORMAT_VERSION:
         found = f"format {SHORT.repr(version)}, written by a newer hetcal"

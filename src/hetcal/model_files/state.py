@@ -286,9 +286,10 @@ def restore_estimator(model: Any, contents: Contents) -> nn.Module:
 
 def put_weights(estimator: nn.Module, tensors: dict[str, TensorInfo], weights: bytes) -> None:
     """Load weights into a new estimator if all names, dtypes and shapes agree; `tensors` says what `weights` hold."""
-    needed = {name: value for name, value in estimator.state_dict().items() if isinstance(value, Tensor)}
     expected = {
-        name: TensorInfo(STORED_TYPES.get(value.dtype, ""), tuple(value.shape)) for name, value in needed.items()
+        name: TensorInfo(STORED_TYPES.get(value.dtype, ""), tuple(value.shape))
+        for name, value in estimator.state_dict().items()
+        if isinstance(value, Tensor)
     }
     differences = [
         f"{name!r} {tensor_words(tensors.get(name))} where {tensor_words(expected.get(name))} is needed"
@@ -312,9 +313,8 @@ def check_same_answers(fitted: nn.Module, rebuilt: nn.Module, n_inputs: int) -> 
 
     A network may keep part of what it learned outside its state_dict, and settings may have changed after fit.
     """
-    x = SOFT_LIMIT * (
-        2 * torch.rand(64, n_inputs, generator=torch.Generator().manual_seed(0)) - 1
-    )  # the whole range of inputs
+    generator = torch.Generator().manual_seed(0)
+    x = SOFT_LIMIT * (2 * torch.rand(64, n_inputs, generator=generator) - 1)  # the whole range of inputs
     x[0] = 0
     x = x.to(next((parameter.device for parameter in fitted.parameters()), x.device))
     answers = []
