@@ -12,7 +12,7 @@ from hetcal.cli.columns import Observations
 from hetcal.cli.fit import fit_file, hold_out_rows
 from hetcal.cli.options import FitOptions
 from hetcal.exceptions import SharedGroupsWarning
-from hetcal.model_files import archive
+from hetcal.model_files.archive import read_model_file
 from hetcal.regressor import HCRegressor
 from hetcal.tabular.columns import read_table
 
@@ -83,7 +83,7 @@ def test_the_file_is_the_model_that_was_evaluated(table):
 
 def test_what_the_file_remembers(table):
     result, _ = fit(table, group="patient")
-    summary = archive.read(table.parent / "model.hetcal").summary
+    summary = read_model_file(table.parent / "model.hetcal").summary
     assert (summary.target, summary.method, summary.group, summary.dropped) == ("y", "hnn", "patient", [])
     assert (summary.rows, summary.test_rows) == (result["rows"], result["test_rows"])
     assert summary.metrics == result["metrics"]

@@ -1,11 +1,10 @@
-"""Documents of model files that somebody changed on purpose, in files whose checksums are right."""
+"""Documents of model files that somebody changed on purpose, in files whose checksum is right."""
 
 import json
 from collections.abc import Callable
 from typing import Any
 
-from hetcal.model_files.archive import MODEL, SUMMARY, WEIGHTS
-from tests.model_files.samples import Craft, Parts, dumps, forge, manifest_of
+from tests.model_files.samples import CHECKSUM, Craft, Parts, dumps, seal, split
 
 # --- Documents of a regressor: key and value, all else right ---------------------------------------------------------
 QUANTILE = {"name": "quantile", "knots": [0.0, 1.0], "scores": [0.0, 1.0], "slopes": [1.0, 1.0, 1.0]}
@@ -13,6 +12,7 @@ TEXT = {"name": "x0", "kind": "text", "labels": ["a", "b"], "has_rare": False}
 SCALE = {"magnitude": 1.0, "center": 0.0, "spread": 1.0}
 DATES = {"name": "x0", "kind": "dates", "range": [0.0, 1.0], "features": [{**SCALE, "has_missing": False}] * 7}
 CHANGES: list[tuple[str, Any]] = [
+    *(("kind", value) for value in ("classifier", "os.system", "Regressor", None, 1)),
     *(
         ("settings/estimator", name)
         for name in ("os.system", "builtins.eval", "__import__", "eval", "", "own", 5, None)
@@ -108,91 +108,108 @@ SUMMARY_CHANGES: list[tuple[str, Any]] = [
 
 
 def changed(keys: str, value: Any) -> Craft:
-    return lambda parts: forge(parts.change(keys, value).members(), kind=parts.kind)
+    return lambda parts: parts.change(keys, value).file()
 
 
 def changed_summary(key: str, value: Any) -> Craft:
-    return lambda parts: forge({**parts.members(), SUMMARY: dumps({**parts.summary, key: value})})
-
-
-def written(member: str, rewrite: Callable[[bytes], bytes]) -> Craft:
-    """A document with the same content, or hardly another, written in another way."""
-    return lambda parts: forge({**parts.members(), member: rewrite(parts.members()[member])})
+    return lambda parts: parts.file(parts.manifest_text(summary=dumps({**parts.manifest["summary"], key: value})))
 
 
 def manifest(**changes: Any) -> Craft:
-    return lambda parts: forge(parts.members(), manifest_of(parts.members(), **changes))
+    return lambda parts: Parts(parts.manifest | changes, parts.tensors, parts.data).file()
 
 
-def without_key(member: str, key: str) -> Craft:
-    def rewrite(text: bytes) -> bytes:
-        document = json.loads(text)
-        del document[key]
-        return dumps(document)
-
-    return written(member, rewrite)
+def written(document: str, rewrite: Callable[[str], str]) -> Craft:
+    """A document of the manifest with the same content, or hardly another, written differently."""
+    return lambda parts: parts.file(parts.manifest_text(**{document: rewrite(dumps(parts.manifest[document]))}))
 
 
-def sums(member: str, **changes: Any) -> Craft:
-    """A manifest that tells another size or SHA-256 of a member."""
+def rewritten(rewrite: Callable[[str], str]) -> Craft:
+    """The manifest written differently; it still begins with a checksum at its place."""
+    return lambda parts: parts.file(rewrite(parts.manifest_text()))
+
+
+def without_key(document: str, key: str) -> Craft:
+    return written(document, lambda text: dumps({name: v for name, v in json.loads(text).items() if name != key}))
+
+
+def not_unicode(parts: Parts) -> bytes:
+    header, data = split(parts.file())
+    return seal(header.replace(b"regressor", b"regress\xff\xfe"), data)
+
+
+def other_checksum(change: Callable[[str], str]) -> Craft:
+    """A true file whose checksum is changed, and not made right again."""
 
     def craft(parts: Parts) -> bytes:
-        content = manifest_of(parts.members())
-        content["members"][member] |= changes
-        return forge(parts.members(), content)
+        file = parts.file()
+        return file[: CHECKSUM.start] + change(file[CHECKSUM].decode()).encode() + file[CHECKSUM.stop :]
 
     return craft
 
 
-DEEP = b"[" * 100_000 + b"]" * 100_000
+DEEP = "[" * 100_000 + "]" * 100_000
+SUM = '{"sha256":"' + "0" * 64 + '"'
 DOCUMENTS: dict[str, Craft] = {
-    "manifest is no JSON": lambda parts: forge(parts.members(), b"format: hetcal model"),
-    "manifest is a list": lambda parts: forge(parts.members(), b"[]"),
-    "manifest is empty": lambda parts: forge(parts.members(), b""),
-    "manifest is deep": lambda parts: forge(parts.members(), DEEP[:60_000]),
-    "manifest is huge": lambda parts: forge(parts.members(), dumps(manifest_of(parts.members())) + b" " * 10**6),
-    "manifest has a key twice": lambda parts: forge(
-        parts.members(), dumps(manifest_of(parts.members()))[:-1] + b', "kind": "regressor"}'
+    "manifest is not JSON": lambda parts: parts.file("format: hetcal model"),
+    "manifest is not JSON behind its checksum": lambda parts: parts.file(SUM + " format: hetcal model"),
+    "manifest ends behind its checksum": lambda parts: parts.file(SUM),
+    "manifest is nothing but a checksum": lambda parts: parts.file(SUM + "}"),
+    "manifest is a list": lambda parts: parts.file("[]"),
+    "manifest is empty": lambda parts: parts.file(""),
+    "manifest is deep": lambda parts: parts.file(f'{SUM},"model":{DEEP}}}'),
+    "manifest is huge": rewritten(lambda text: text + " " * 10**6),
+    "manifest has a key twice": rewritten(lambda text: text[:-1] + ',"format_version":1}'),
+    "manifest has its checksum twice": rewritten(lambda text: f"{text[:-1]},{SUM[1:]}}}"),
+    "manifest has a byte order mark": rewritten(lambda text: "\ufeff" + text),
+    "manifest with spaces": rewritten(lambda text: text.replace(',"', ', "', 1)),
+    "manifest with a space at its end": rewritten(lambda text: text + " "),
+    "manifest with a second one behind it": rewritten(lambda text: text + text),
+    "manifest in another order": lambda parts: parts.file(
+        dumps({key: parts.manifest[key] for key in ("sha256", "format_version", "summary", "model")})
     ),
+    "manifest in escapes": lambda parts: parts.file(parts.manifest_text().replace("regressor", "regresso\\u0072")),
+    "manifest with half a pair of surrogates": rewritten(lambda text: text.replace('"x0"', '"\\ud800"')),
+    "manifest that is not Unicode": not_unicode,
     "manifest with a further key": manifest(run="import os"),
-    "manifest of another format": manifest(format="hetcal modem"),
-    "manifest of a classifier": manifest(kind="classifier"),
-    "manifest of an unknown kind": manifest(kind="os.system"),
-    "manifest without members": manifest(members={}),
+    "manifest with 100,000 further keys": manifest(**{str(i): 0 for i in range(100_000)}),
+    "manifest without a model": manifest(model=None),
+    "manifest without a summary": manifest(summary=None),
     "manifest with NaN": manifest(format_version=float("nan")),
     **{
         f"format version {v!r}"[:40]: manifest(format_version=v)
         for v in (0, 2, -1, "1", True, 1.0, None, [1], 10**4000)
     },
-    "wrong SHA-256": sums(MODEL, sha256="0" * 64),
-    "SHA-256 is no text": sums(MODEL, sha256=0),
-    "SHA-256 of another length": sums(WEIGHTS, sha256="ab"),
-    "sizes too small": sums(WEIGHTS, bytes=10),
-    "sizes too large": sums(WEIGHTS, bytes=2**32 - 1),
-    "sizes beyond all bounds": sums(WEIGHTS, bytes=2**64),
-    "sizes below zero": sums(WEIGHTS, bytes=-1),
-    "sizes of a document too large": sums(MODEL, bytes=2**31),
-    "model is no JSON": written(MODEL, lambda text: b"\xff\xfe"),
-    "model is empty": written(MODEL, lambda text: b""),
-    "model is a number": written(MODEL, lambda text: b"1"),
-    "model is deep": written(MODEL, lambda text: DEEP),
-    "model has a key twice": written(MODEL, lambda text: text[:-1] + b', "seed": 0}'),
-    "model with spaces": written(MODEL, lambda text: text + b" "),
-    "model with a comment": written(MODEL, lambda text: b"/* */" + text),
-    "model with a number in another spelling": written(MODEL, lambda text: text.replace(b"0.002", b"2e-3")),
-    "model with a number as long as a book": written(MODEL, lambda text: text.replace(b"0.002", b"0." + b"1" * 10**6)),
+    "format version as long as a book": written("format_version", lambda text: "1" * 10**6),
+    "wrong SHA-256": other_checksum(lambda digits: "0" * 64),
+    "SHA-256 that is not hexadecimal": other_checksum(lambda digits: "x" * 64),
+    "SHA-256 in capitals": other_checksum(str.upper),
+    "SHA-256 is a number": manifest(sha256=0),
+    "SHA-256 of another length": manifest(sha256="ab"),
+    "SHA-256 with more behind it": manifest(sha256="0" * 65),
+    "model is not JSON": written("model", lambda text: "model"),
+    "model is empty": written("model", lambda text: ""),
+    "model is a number": written("model", lambda text: "1"),
+    "model is text": written("model", dumps),
+    "model is deep": written("model", lambda text: DEEP),
+    "model has a key twice": written("model", lambda text: text[:-1] + ',"seed":0}'),
+    "model with spaces": written("model", lambda text: text + " "),
+    "model with a comment": written("model", lambda text: "/* */" + text),
+    "model with a number in another spelling": written("model", lambda text: text.replace("0.002", "2e-3")),
+    "model with a number as long as a book": written("model", lambda text: text.replace("0.002", "0." + "1" * 10**6)),
     "model with 200,000 unknown keys": written(
-        MODEL, lambda text: text[:-1] + b"".join(b', "%d": 0' % i for i in range(200_000)) + b"}"
+        "model", lambda text: text[:-1] + "".join(f',"{i}":0' for i in range(200_000)) + "}"
     ),
     "model with a million columns of nothing": written(
-        MODEL, lambda text: dumps({**json.loads(text), "columns": [0] * 10**6})
+        "model", lambda text: dumps({**json.loads(text), "columns": [0] * 10**6})
     ),
-    "model beyond its limit": written(MODEL, lambda text: text + b" " * 2**24),
-    "model without seed": without_key(MODEL, "seed"),
-    "model without settings": without_key(MODEL, "settings"),
-    "summary is no JSON": written(SUMMARY, lambda text: b"{"),
-    "summary without versions": without_key(SUMMARY, "versions"),
-    "documents swapped": lambda parts: forge(
-        {**parts.members(), MODEL: parts.members()[SUMMARY], SUMMARY: parts.members()[MODEL]}
+    "model beyond the limit of headers": written("model", lambda text: text + " " * 2**24),
+    "model without kind": without_key("model", "kind"),
+    "model without seed": without_key("model", "seed"),
+    "model without settings": without_key("model", "settings"),
+    "summary is not JSON": written("summary", lambda text: "{"),
+    "summary without versions": without_key("summary", "versions"),
+    "documents swapped": lambda parts: parts.file(
+        parts.manifest_text(model=dumps(parts.manifest["summary"]), summary=dumps(parts.manifest["model"]))
     ),
 }

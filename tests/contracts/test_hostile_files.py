@@ -251,7 +251,7 @@ def test_other_wrong_words_of_predict(hetcal, model, tmp_path):
     check_refused(hetcal(*predict, "--out", "no/folder/p.csv"), "folder")
     check_refused(hetcal("predict", "train.csv", "train.csv", "--out", "-"), "train.csv must be a hetcal model file")
     check_refused(hetcal("predict", "none.hetcal", "train.csv", "--out", "-"), "none.hetcal")
-    check_refused(hetcal("predict", model, model, "--out", "-"), "model.hetcal")
+    check_refused(hetcal("predict", model, model, "--out", "-"), "model.hetcal is a hetcal model")
     check_refused(hetcal("info", "train.csv"), "train.csv must be a hetcal model file")
     check_refused(hetcal("export", model, "--onnx", "m.onnx"), "town")
     check_refused(hetcal("evaluate", model), "name the table to evaluate it on after it")

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hetcal.model_files import archive
+from hetcal.model_files.archive import read_model_file
 from tests.processes import needs_proc
 
 FITS, PREDICTIONS = 50, 20
@@ -68,7 +68,7 @@ def test_kills_leave_the_old_file_whole(hetcal, tmp_path):
             delay *= 1.25 if was_killed else 0.8
             killed += was_killed
             replaced += (tmp_path / "model.hetcal").read_bytes() != before
-            archive.read(tmp_path / "model.hetcal")  # whole, or it would be refused
+            read_model_file(tmp_path / "model.hetcal")  # whole, or it would be refused
             assert (tmp_path / "predictions.csv").read_bytes() == whole  # the same model each time
         assert 0 < killed < kills
         if command is fit:

@@ -1,21 +1,25 @@
-"""Model files for the tests: small ones by hetcal, and crafted ones with right checksums round hostile content."""
+"""Model files for the tests: small ones by hetcal, and crafted ones with a right checksum around hostile content."""
 
+import hashlib
 import json
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hetcal import HCRegressor
-from hetcal.model_files.archive import MEMBERS, MODEL, SUMMARY, WEIGHTS, frame, read, sha256
 
 SMALL = {"width": 4, "depth": 1, "max_epochs": 1, "random_state": 0}
+KEY = "hetcal model"
+START = b'{"__metadata__":{"hetcal model":"{\\"sha256\\":\\"'
+CHECKSUM = slice(8 + len(START), 8 + len(START) + 64)
 
 
 def fit_small(kind: Any = HCRegressor, **settings: Any) -> Any:
-    """A model that is fitted in a blink: two columns, one of them with missing values."""
+    """A model that is fitted in a moment: two columns, one of them with missing values."""
     generator = np.random.default_rng(0)
     X = generator.normal(size=(30, 2))
     X[::7, 1] = np.nan
@@ -25,24 +29,25 @@ def fit_small(kind: Any = HCRegressor, **settings: Any) -> Any:
 
 @dataclass
 class Parts:
-    """What a model file is made of, to be tampered with before `forge` puts it together."""
+    """What a model file is made of, to be tampered with before `file` puts it together."""
 
-    kind: str
-    model: dict[str, Any]
-    summary: dict[str, Any]
-    weights: bytes
+    manifest: dict[str, Any]
+    tensors: dict[str, Any]  # as in the header
+    data: bytes
 
     @classmethod
-    def of(cls, path: Any) -> "Parts":
-        contents = read(path)
-        model, summary = contents.model.model_dump(), contents.summary.model_dump()
-        return cls(contents.model.kind, model, summary, contents.weights)
+    def of(cls, path: str | Path) -> "Parts":
+        file = Path(path).read_bytes()
+        header, data = split(file)
+        entries = json.loads(header)
+        return cls(json.loads(entries.pop("__metadata__")[KEY]), entries, data)
 
-    def members(self) -> dict[str, bytes]:
-        return {MODEL: dumps(self.model), SUMMARY: dumps(self.summary), WEIGHTS: self.weights}
+    @property
+    def model(self) -> dict[str, Any]:
+        return self.manifest["model"]
 
     def change(self, keys: str, value: Any) -> "Parts":
-        """Set a key of the model's document, `settings.width` say; numbers are places in lists."""
+        """Set a key of the model's document, `settings/width` say; numbers are places in lists."""
         *path, last = [int(key) if key.isdigit() else key for key in keys.split("/")]
         inner: Any = self.model
         for key in path:
@@ -50,33 +55,40 @@ class Parts:
         inner[last] = value
         return self
 
+    def manifest_text(self, **texts: str) -> str:
+        """The manifest as JSON, some of its values as the text that is given."""
+        values = {key: dumps(value) for key, value in self.manifest.items()} | texts
+        return "{" + ",".join(f"{dumps(key)}:{text}" for key, text in values.items()) + "}"
+
+    def header(self, manifest: str | None = None, **further: Any) -> bytes:
+        """The header, with another text as manifest, or with further metadata."""
+        text = self.manifest_text() if manifest is None else manifest
+        return pad(dumps({"__metadata__": {KEY: text, **further}, **self.tensors}).encode())
+
+    def file(self, manifest: str | None = None) -> bytes:
+        return seal(self.header(manifest), self.data)
+
 
 Craft = Callable[[Parts], bytes]
 
 
-def dumps(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode()
+def split(file: bytes) -> tuple[bytes, bytes]:
+    end = 8 + struct.unpack("<Q", file[:8])[0]
+    return file[8:end], file[end:]
 
 
-def manifest_of(files: dict[str, bytes], kind: str = "regressor", **changes: Any) -> dict[str, Any]:
-    sums = {name: {"bytes": len(data), "sha256": sha256(data)} for name, data in files.items()}
-    return {"format": "hetcal model", "format_version": 1, "kind": kind, "members": sums, **changes}
+def dumps(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def forge(members: dict[str, bytes], manifest: Any = None, kind: str = "regressor") -> bytes:
-    """A container as hetcal writes it, all checksums right, whatever is in it."""
-    text = dumps(manifest_of(members, kind)) if manifest is None else manifest
-    everything = {MEMBERS[0]: text if isinstance(text, bytes) else dumps(text), **members}
-    headers, end = frame(everything)
-    return b"".join([*(header + data for header, data in zip(headers, everything.values(), strict=True)), end])
+def pad(header: bytes) -> bytes:
+    return header + b" " * (-len(header) % 8)
 
 
-def tensors(**arrays: tuple[str, list[int], list[int]]) -> bytes:
-    """The header of safetensors as claimed: name = (dtype, shape, offsets); the bytes behind it are zeros."""
-    entries = {
-        key: {"dtype": dtype, "shape": shape, "data_offsets": ends} for key, (dtype, shape, ends) in arrays.items()
-    }
-    header = dumps({key.replace("__", "."): entry for key, entry in entries.items()})
-    header += b" " * (-len(header) % 8)
-    size = min(max([ends[1] for _, _, ends in arrays.values()], default=0), 10_000)
-    return struct.pack("<Q", len(header)) + header + bytes(size)
+def seal(header: bytes, data: bytes = b"", length: int | None = None) -> bytes:
+    """A file with this header and data, whatever they are, and the right checksum; it may claim another length."""
+    file = struct.pack("<Q", len(header) if length is None else length) + header + data
+    if not header.startswith(START):
+        return file  # no place for a checksum
+    digest = hashlib.sha256(file[: CHECKSUM.start] + file[CHECKSUM.stop :]).hexdigest()
+    return file[: CHECKSUM.start] + digest.encode() + file[CHECKSUM.stop :]

@@ -26,7 +26,7 @@ import hetcal
 from hetcal import HCClassifier, HCRegressor
 from hetcal.estimators import ESTIMATORS
 from hetcal.estimators.uninformative import ConstantSigma
-from hetcal.model_files.onnx import OPSET, Graph, description, export_onnx, inverse
+from hetcal.model_files.onnx import OPSET, Graph, export_onnx, graph_metadata, inverse
 from hetcal.transforms import TRANSFORMS, PerTarget
 
 # In standard deviations for the mean, relative for the std.
@@ -221,11 +221,11 @@ def test_what_the_file_says(exported):
     assert not re.search(r"\.py|/|torch", MessageToString(file))  # no file name, no stack trace
 
 
-def test_description_of_what_is_less_usual():
+def test_metadata_of_unusual_models():
     """Estimators without a registered name, several targets, another family, names in any script."""
     X = pd.DataFrame({"größe": np.arange(20.0), "年齢": np.arange(20.0) ** 2})
     model = HCRegressor(ConstantSigma, family="laplace", width=4, depth=1, max_epochs=1, random_state=0)
-    said = description(model.fit(X, X.to_numpy()))
+    said = graph_metadata(model.fit(X, X.to_numpy()))
     assert (said["estimator"], said["family"], said["n_targets"]) == ("ConstantSigma", "laplace", "2")
     assert said["columns"] == '["größe", "年齢"]'
 
@@ -258,7 +258,7 @@ def test_refuses_text_and_dates(tmp_path):
     path = tmp_path / "model.onnx"
     path.write_bytes(b"old")
     message = (
-        "model must be fitted on number columns for ONNX, got model={'town': 'text', 'day': 'dates'}; "
+        "model must be fitted on numeric columns for ONNX, got model={'town': 'text', 'day': 'dates'}; "
         "the graph takes numbers only; encode or drop 'town', 'day' and fit again"
     )
     with pytest.raises(ValueError, match=re.escape(message)):
@@ -270,7 +270,7 @@ def test_refuses_what_has_no_mean_and_std(tmp_path):
     """Unfitted models and classifiers."""
     with pytest.raises(NotFittedError, match="not fitted yet"):
         export_onnx(HCRegressor(), tmp_path / "model.onnx")
-    message = "model must be an HCRegressor for ONNX, got model='HCClassifier'; the graph answers mean and std"
+    message = "model must be an HCRegressor for ONNX, got model='HCClassifier'; the graph returns mean and std"
     with pytest.raises(TypeError, match=message):
         export_onnx(HCClassifier(), tmp_path / "model.onnx")
     assert not list(tmp_path.iterdir())

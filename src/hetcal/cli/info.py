@@ -3,13 +3,13 @@
 from typing import Any
 
 from hetcal.cli.options import InfoOptions
-from hetcal.model_files import archive
-from hetcal.model_files.schema import ClassifierModel, Model, NumericColumn
+from hetcal.model_files.archive import read_model_file
+from hetcal.model_files.schema import ClassifierDocument, ModelDocument, NumericColumn
 
 
 def describe_file(options: InfoOptions) -> dict[str, Any]:
     """What a model file says about itself. The whole file is checked."""
-    contents = archive.read(options.model)
+    contents = read_model_file(options.model)
     model, summary = contents.model, contents.summary
     facts = {
         "target": summary.target,
@@ -21,7 +21,7 @@ def describe_file(options: InfoOptions) -> dict[str, Any]:
         "created": summary.created,
         "versions": ", ".join(f"{name} {version}" for name, version in summary.versions.model_dump().items()),
         "custom parts": ", ".join(sorted(model.settings.own)) or None,
-        "size": f"{len(contents.weights) / 1e6:.2f} MB of weights in {len(contents.tensors)} tensors",
+        "size": f"{len(contents.weights) / 1e6:.2f} MB, {len(contents.tensors)} tensors",
     }
     return {
         "command": options.command,
@@ -34,8 +34,8 @@ def describe_file(options: InfoOptions) -> dict[str, Any]:
     }
 
 
-def model_title(model: Model) -> str:
-    if isinstance(model, ClassifierModel):
+def model_title(model: ModelDocument) -> str:
+    if isinstance(model, ClassifierDocument):
         return f"classifier for {len(model.classes.values)} classes"
     return "regressor" if model.n_targets == 1 else f"regressor for {model.n_targets} targets"
 

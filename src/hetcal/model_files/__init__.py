@@ -1,1 +1,1 @@
-"""A fitted model as one file, and back: numbers and a closed schema, nothing that could run."""
+"""A fitted model as one file and back: numbers, text and known names in a closed schema, never code."""

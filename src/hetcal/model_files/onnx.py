@@ -1,8 +1,9 @@
-"""A fitted regressor as an ONNX graph, from raw features to mean and std in the units of y: the only file with ONNX.
+"""A fitted regressor as an ONNX graph, from raw features to mean and std in the units of y: the only module with ONNX.
 
-The graph is what `HCRegressor.predict(X, return_std=True)` computes, in the same order: encoder in float64, network in
-float32, scaling, transform and moments in float64. The draws of sampled networks are constants in it. torch's own
-exporter translates, so every network that `torch.export` takes with a free number of rows has a graph.
+The graph computes what `HCRegressor.predict(X, return_std=True)` computes, in the same order: encoder in float64,
+network in float32, scaling, transform and moments in float64. The draws of sampled networks are constants in it.
+torch's own exporter does the translation, so every network that `torch.export` accepts with a variable number of rows
+can be exported.
 """
 
 import copy
@@ -36,23 +37,23 @@ from hetcal.tabular.encoding import SOFT_LIMIT
 from hetcal.transforms import LARGEST, Log, PerTarget, Quantile, YeoJohnson
 
 OPSET = 18
-# In standard deviations: an input out there is at the soft limit anyway, and its square does not overflow.
+# In standard deviations. Such an input is at the soft limit anyway, and its square does not overflow.
 FAR = 1e30
-# Of the example that is traced; the graph takes any number.
+# Rows of the example that is traced; the graph takes any number.
 EXAMPLE_ROWS = 7
 
 
 def export_onnx(model: HCRegressor, path: str | Path) -> None:
     """Write a fitted regressor as an ONNX file.
 
-    The graph's input `features` is (batch, d) in float64: the columns of fit in their order, raw, NaN where missing.
-    Its outputs `mean` and `std` are (batch,), or (batch, k) for k targets, in float64 and the units of y. Its memory
-    grows with the rows times the sampled passes, so hand it some thousand rows at a time. The names of the columns are
-    in the file's metadata.
+    The input `features` of the graph has shape (batch, d) and is float64: the raw columns in the order of fit, with
+    NaN for missing values. The outputs `mean` and `std` have shape (batch,), or (batch, k) for k targets, and are
+    float64 in the units of y. Memory grows with the number of rows times the number of sampled passes, so pass a few
+    thousand rows at a time. The names of the columns are in the metadata of the file.
 
     Args:
-        model: Fitted on numbers only.
-        path: Where to write; a file that is there is replaced whole or not at all.
+        model: A regressor fitted on numeric columns only.
+        path: Where to write the file. An existing file is replaced atomically.
     """
     try:
         import onnx
@@ -64,29 +65,29 @@ def export_onnx(model: HCRegressor, path: str | Path) -> None:
     with quiet_exporter(), torch.no_grad():
         proto = translate(Graph(model), len(model.encoder_.kinds))
     proto.producer_name, proto.producer_version = "hetcal", __version__
-    onnx.helper.set_model_props(proto, description(model))
+    onnx.helper.set_model_props(proto, graph_metadata(model))
     onnx.checker.check_model(proto, full_check=True)
     atomic_write(Path(path), proto.SerializeToString(deterministic=True))
 
 
 def check_model(model: Any) -> None:
-    """Refuse what has no mean and std, or takes more than numbers."""
+    """Refuse models without a mean and std, and models of other columns than numbers."""
     if not isinstance(model, HCRegressor):
-        advice = "the graph answers mean and std, and only HCRegressor has both"
+        advice = "the graph returns mean and std, which only HCRegressor has"
         raise must("model", "be an HCRegressor for ONNX", type(model).__name__, advice, TypeError)
     check_is_fitted(model)
     others = {name: kind for name, kind in model.encoder_.kinds.items() if kind != "numbers"}
     if others:
         advice = f"the graph takes numbers only; encode or drop {', '.join(map(repr, others))} and fit again"
-        raise must("model", "be fitted on number columns for ONNX", others, advice)
+        raise must("model", "be fitted on numeric columns for ONNX", others, advice)
 
 
-def description(model: HCRegressor) -> dict[str, str]:
-    """What a reader of the file needs to know to use it."""
+def graph_metadata(model: HCRegressor) -> dict[str, str]:
+    """What a user of the file needs to know."""
     is_registered = isinstance(model.estimator, str)
     return {
         "hetcal_version": __version__,
-        "estimator": str(model.estimator) if is_registered else type(inner(model.estimator_)).__name__,
+        "estimator": str(model.estimator) if is_registered else type(without_family(model.estimator_)).__name__,
         "family": getattr(model.estimator_, "family", GAUSSIAN).name,
         "target_transform": str(model.target_transform_),
         "n_targets": str(model.n_targets_),
@@ -94,13 +95,13 @@ def description(model: HCRegressor) -> dict[str, str]:
     }
 
 
-def inner(estimator: nn.Module) -> nn.Module:
-    """The estimator without its family, which changes neither mean nor std."""
+def without_family(estimator: nn.Module) -> nn.Module:
+    """The estimator without its family, which affects neither mean nor std."""
     return estimator.estimator if isinstance(estimator, WithFamily) else estimator
 
 
 class Graph(nn.Module):
-    """What is traced: encoder, estimator and scaling of a fitted model, on a copy, so that the model stays as it is."""
+    """The module that is traced: encoder, estimator and scaling of a fitted model, which is copied, not changed."""
 
     def __init__(self, model: HCRegressor) -> None:
         super().__init__()
@@ -110,11 +111,11 @@ class Graph(nn.Module):
         self.flagged = torch.from_numpy(np.flatnonzero(model.encoder_.has_missing))
         self.transform = model.transform_
         estimator = copy.deepcopy(model.estimator_).cpu().eval()
-        self.estimator = inner(estimator)
+        self.estimator = without_family(estimator)
         fix_draws_(self.estimator)
         if isinstance(self.estimator, AbstractEnsemble):
             self.estimator._one_by_one = True  # under vmap some layers, such as batch norm, fix the number of rows
-        # The first call, before the tracing, makes all draws.
+        # The first call, before tracing, makes all draws.
         prediction = self.predict(torch.zeros(EXAMPLE_ROWS, len(self.center) + len(self.flagged)))
         if self.transform is not None:
             family = estimator.family if isinstance(estimator, WithFamily) else prediction.family
@@ -130,7 +131,7 @@ class Graph(nn.Module):
         return (mean, std) if self.transform is None else self.moments_of_y(mean, std)
 
     def encode(self, features: Tensor) -> Tensor:
-        """As `TableEncoder.transform`."""
+        """The same as `TableEncoder.transform`."""
         missing = features.isnan()
         z = (features / self.magnitude - self.center) / self.spread
         z = z.clamp(-FAR, FAR).masked_fill(missing, 0.0)
@@ -138,7 +139,7 @@ class Graph(nn.Module):
         return torch.cat([z, missing.double().index_select(1, self.flagged)], dim=1).float()
 
     def predict(self, x: Tensor) -> Prediction:
-        """The estimator's answer; all sampled passes as one batch, so that each layer is in the graph once."""
+        """The estimator's prediction, with all sampled passes as one batch, so that each layer is in the graph once."""
         estimator = self.estimator
         if not isinstance(estimator, SampledPasses):
             return estimator(x)
@@ -147,23 +148,23 @@ class Graph(nn.Module):
         return moments(passes, estimator.std_floor)
 
     def moments_of_y(self, mean: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
-        """As `TransformedPrediction`: by quadrature, on nodes that were mapped back."""
+        """The same as `TransformedPrediction`: quadrature on nodes that are transformed back."""
         nodes = inverse(self.transform, mean[..., None] + self.nodes * std[..., None])  # (n, nodes) or (n, k, nodes)
         tiny = constant(np.finfo(float).tiny)
         largest = nodes.abs().amax(-1, keepdim=True).maximum(tiny)
-        nodes = nodes / largest  # squares then do not overflow
+        nodes = nodes / largest  # so that squares do not overflow
         mean = (self.weights * nodes).sum(-1, keepdim=True)
         std = (self.weights * (nodes - mean) ** 2).sum(-1, keepdim=True).sqrt()
         return (mean * largest)[..., 0], (std * largest)[..., 0].maximum(tiny)
 
 
 def constant(values: ArrayLike) -> Tensor:
-    """In float64; for single numbers too, for torch's exporter takes those of Python through float32."""
+    """A float64 tensor, for single numbers too: torch's exporter converts Python numbers to float32."""
     return torch.as_tensor(np.asarray(values, dtype=np.float64))
 
 
 def fix_draws_(estimator: nn.Module) -> None:
-    """Let the random layers make their draws once for each shape: what is drawn while tracing would be drawn at run."""
+    """Let random layers draw once per shape. What is drawn during tracing would be drawn anew at every run."""
 
     def remembered(draw: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         known: dict[torch.Size, Tensor] = {}
@@ -184,7 +185,7 @@ def fix_draws_(estimator: nn.Module) -> None:
 
 @singledispatch
 def inverse(transform: Any, t: Tensor) -> Tensor:
-    """`transform.inverse` on tensors, by operations that ONNX has."""
+    """`transform.inverse` on tensors, with operations that ONNX has."""
     raise TypeError(f"{type(transform).__name__} has no inverse for ONNX")
 
 
@@ -222,7 +223,7 @@ def within(limit: float, t: Tensor) -> Tensor:
 
 
 def count_below(increasing: Tensor, t: Tensor) -> Tensor:
-    """`searchsorted`, which ONNX lacks, by halving: how many of the increasing values are below each t."""
+    """How many of the increasing values are below each t, by bisection: `searchsorted`, which ONNX lacks."""
     step = 2 ** (len(increasing).bit_length() - 1)
     padded = nn.functional.pad(increasing, (0, 2 * step - 1 - len(increasing)), value=inf)
     count = torch.zeros_like(t, dtype=torch.int64)
@@ -233,7 +234,7 @@ def count_below(increasing: Tensor, t: Tensor) -> Tensor:
 
 
 def translate(graph: Graph, n_columns: int) -> Any:
-    """The ONNX model, without the file names and stack traces that torch's exporter leaves in it."""
+    """The ONNX model, without the file names and stack traces that torch's exporter puts into it."""
     import onnx_ir
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 
@@ -242,17 +243,17 @@ def translate(graph: Graph, n_columns: int) -> Any:
     try:
         traced = torch.export.export(graph, (features,), dynamic_shapes=shapes, strict=False)
         program = torch.onnx.export(traced, dynamo=True, dynamic_shapes=shapes, opset_version=OPSET, verbose=False)
-    except Exception as error:  # whatever a user's network may raise
+    except Exception as error:  # a user's network may raise anything
         cause: BaseException = error
         while cause.__cause__ is not None:
-            cause = cause.__cause__  # the first of the chain tells what it was
+            cause = cause.__cause__  # the first of the chain says what happened
         raise must(
             "network",
             "be one that torch can export to ONNX, for any number of rows",
             f"{type(cause).__name__}: {cause}".splitlines()[0],
-            "use other layers there, and x.shape[0] instead of len(x)",
+            "use other layers, and x.shape[0] instead of len(x)",
         ) from error
-    assert program is not None  # it is None only where the exporter writes the file
+    assert program is not None  # it is None only if the exporter writes the file itself
     model = program.model
     ClearMetadataAndDocStringPass()(model)
     for value in (*model.graph.inputs, *model.graph.initializers.values()):
@@ -260,7 +261,7 @@ def translate(graph: Graph, n_columns: int) -> Any:
     for number, node in enumerate(model.graph.all_nodes()):
         for place, value in enumerate(node.outputs):
             value.metadata_props.clear()
-            value.name = f"{node.op_type}_{number}_{place}"  # the exporter has a "mean" of its own among them
+            value.name = f"{node.op_type}_{number}_{place}"  # the exporter may have named one "mean"
     for value, name in zip(model.graph.outputs, ("mean", "std"), strict=True):
         value.name = name
     return onnx_ir.to_proto(model)
@@ -268,7 +269,7 @@ def translate(graph: Graph, n_columns: int) -> Any:
 
 @contextmanager
 def quiet_exporter() -> Iterator[None]:
-    """Silence what torch's exporter says of its own doings: old calls within torch, torchvision that is not there."""
+    """Silence messages of torch's exporter about itself: deprecated calls within torch, torchvision not installed."""
     logger = logging.getLogger("torch.onnx")
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,11 +1,12 @@
-"""A fitted model <-> the documents and weights of its file.
+"""A fitted model <-> the documents and weights of its file: each `restore_` stands next to its `describe_`.
 
-Only numbers, text and names go in, and parts come back by being built anew, never by a name from the file: names are
-keys of registries, no more.
+Only numbers, text and names are stored. Parts are restored by building them anew. Names in a file are keys of
+registries, never paths to code.
 """
 
 import math
 import platform
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
@@ -20,16 +21,17 @@ from torch import Tensor, nn
 
 from hetcal._checks import check_choice, must
 from hetcal.estimators import predict
+from hetcal.exceptions import DropoutInsertedWarning
 from hetcal.families import FAMILIES, Family, StudentT
 from hetcal.model_files import schema
-from hetcal.model_files.archive import TensorInfo, explain
+from hetcal.model_files.archive import Contents, TensorInfo, explain
 from hetcal.tabular.encoding import SOFT_LIMIT, TableEncoder, Vocabulary
 from hetcal.training import History
 from hetcal.transforms import TRANSFORMS, PerTarget, Quantile, Standardizer, TargetTransform, YeoJohnson
 
-# Decided by the machine that loads, not by the one that saved.
+# Chosen by the machine that loads, not by the one that saved.
 NOT_STORED = ("device", "progress")
-TYPES = {
+STORED_TYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
     torch.float16: "F16",
@@ -40,20 +42,21 @@ TYPES = {
     torch.int8: "I8",
     torch.uint8: "U8",
     torch.bool: "BOOL",
-}  # in safetensors
+}  # their names in safetensors
 LEARNED: Mapping[type[TargetTransform], tuple[str, ...]] = {
     YeoJohnson: ("magnitude", "center", "spread", "power"),
     Quantile: ("knots", "scores", "slopes"),
 }
 
 
-def describe(model: Any) -> schema.Model:
+def describe_model(model: Any) -> schema.ModelDocument:
     """The document of a fitted regressor or classifier."""
     content = {
-        "settings": describe_settings(model),
+        "kind": model.kind,
+        "settings": describe_parameters(model),
         "seed": model.seed_,
         "has_names": hasattr(model, "feature_names_in_"),
-        "columns": describe_columns(model.encoder_),
+        "columns": describe_encoder(model.encoder_),
     }
     if model.kind == "regressor":
         content["target"] = describe_target(model.target_scaler_, model.target_transform_, model.transform_)
@@ -66,44 +69,71 @@ def describe(model: Any) -> schema.Model:
         raise ValueError(f"the model must be one that a file can hold, got {explain(error)}; {advice}") from None
 
 
-def describe_settings(model: Any) -> dict[str, Any]:
+def restore_model(model: Any, contents: Contents) -> None:
+    """Set the fitted attributes, except the estimator."""
+    document = contents.model
+    model.seed_ = document.seed
+    model.encoder_ = restore_encoder(document.columns)
+    model.history_ = restore_curves(contents.summary.history)
+    model.n_features_in_ = len(document.columns)
+    if document.has_names:
+        model.feature_names_in_ = np.array([column.name for column in document.columns], dtype=object)
+    if isinstance(document, schema.RegressorDocument):
+        model.n_targets_ = document.n_targets
+        model.target_scaler_, model.target_transform_, model.transform_ = restore_target(document.target)
+    elif isinstance(document, schema.ClassifierDocument):
+        model.classes_ = restore_classes(document.classes)
+
+
+def describe_parameters(model: Any) -> dict[str, Any]:
+    """The parameters of `__init__`, with a name for each object."""
     settings = {name: value for name, value in model.get_params(deep=False).items() if name not in NOT_STORED}
     for name, known in model.registries.items():
         value = settings[name]
-        if not isinstance(value, str):  # a registered class or function has a name, the user's own has none
+        if not isinstance(value, str):  # a registered class or function has a name, the user's own does not
             settings[name] = next((key for key, registered in known.items() if registered is value), schema.OWN)
     settings["network"] = None if settings["network"] is None else schema.OWN
     if not isinstance(settings["random_state"], int | np.integer):
         settings["random_state"] = None
     if isinstance(settings.get("family"), Family):
         settings["family"] = describe_family(settings["family"])
-    return {name: plain(value) for name, value in settings.items()}
+    return {name: as_plain(value) for name, value in settings.items()}
+
+
+def restore_parameters(settings: schema.SettingsDocument) -> dict[str, Any]:
+    """The parameters of `__init__`, except the user's own objects."""
+    values = {key: getattr(settings, key) for key in type(settings).model_fields if key not in settings.own}
+    if isinstance(values.get("family"), schema.FamilyDocument):
+        values["family"] = restore_family(values["family"])
+    return values
 
 
 def describe_family(family: Family) -> dict[str, Any]:
     if type(family) not in FAMILIES.values():
-        advice = "a file knows those of hetcal.families only"
+        advice = "only the families of hetcal.families can be saved"
         raise must("family", f"be one of {sorted(FAMILIES)} to be saved", family, advice)
     return {"name": family.name, "df": family.df if isinstance(family, StudentT) else None}
 
 
-def plain(value: Any) -> Any:
-    """NumPy's and torch's numbers and arrays as Python's, tuples as lists; anything else stays for the schema."""
+def restore_family(document: schema.FamilyDocument) -> Family:
+    return StudentT(document.df) if document.name == StudentT.name else FAMILIES[document.name]()
+
+
+def as_plain(value: Any) -> Any:
+    """Numbers and arrays of NumPy and torch as Python's, tuples as lists; the schema judges everything else."""
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: as_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [as_plain(item) for item in value]
     return value.tolist() if isinstance(value, np.generic | np.ndarray | Tensor) else value
 
 
-def describe_columns(encoder: TableEncoder) -> list[dict[str, Any]]:
+def describe_encoder(encoder: TableEncoder) -> list[dict[str, Any]]:
+    """One entry per column."""
     columns = []
-    features = [
-        {**scale, "has_missing": has_missing}
-        for scale, has_missing in zip(
-            describe_scaler(encoder.scaler), np.ravel(encoder.has_missing).tolist(), strict=True
-        )
-    ]
+    has_missing = np.ravel(encoder.has_missing).tolist()
+    scales = zip(describe_scaler(encoder.scaler), has_missing, strict=True)
+    features = [{**scale, "has_missing": missing} for scale, missing in scales]
     for name, kind in encoder.kinds.items():
         column: dict[str, Any] = {"name": name, "kind": kind}
         if kind == "text":
@@ -111,7 +141,7 @@ def describe_columns(encoder: TableEncoder) -> list[dict[str, Any]]:
             column |= {"labels": [str(label) for label in words.labels], "has_rare": bool(words.has_rare)}
         else:
             count = schema.DATE_FEATURES if kind == "dates" else 1
-            column |= {"range": plain(encoder.ranges[name]), "features": features[:count]}
+            column |= {"range": as_plain(encoder.ranges[name]), "features": features[:count]}
             features = features[count:]
         columns.append(column)
     return columns
@@ -142,8 +172,8 @@ def describe_scaler(scaler: Standardizer) -> list[dict[str, float]]:
     return [dict(zip(names, numbers, strict=True)) for numbers in columns]
 
 
-def restore_scaler(scales: Sequence[schema.Scale], is_vector: bool = False) -> Standardizer:
-    """Of the columns of a matrix, or of one vector, whose numbers are no arrays."""
+def restore_scaler(scales: Sequence[schema.ScaleDocument], is_vector: bool = False) -> Standardizer:
+    """The scaler of a matrix, or of a vector, whose statistics are numbers instead of arrays."""
     scaler = Standardizer()
     columns = np.array([[scale.magnitude, scale.center, scale.spread] for scale in scales]).reshape(-1, 3)
     scaler.magnitude, scaler.center, scaler.spread = columns[0] if is_vector else columns.T.copy()
@@ -155,12 +185,15 @@ def describe_target(scaler: Standardizer, name: str | None, transform: Any) -> d
     if transform is not None:
         parts = transform.transforms if isinstance(transform, PerTarget) else [transform]
         transforms = [
-            {"name": name, **{key: plain(getattr(part, key)) for key in LEARNED.get(type(part), ())}} for part in parts
+            {"name": name, **{key: as_plain(getattr(part, key)) for key in LEARNED.get(type(part), ())}}
+            for part in parts
         ]
     return {"scales": describe_scaler(scaler), "transforms": transforms}
 
 
-def restore_target(target: schema.Target) -> tuple[Standardizer, str | None, TargetTransform | PerTarget | None]:
+def restore_target(
+    target: schema.TargetDocument,
+) -> tuple[Standardizer, str | None, TargetTransform | PerTarget | None]:
     scaler = restore_scaler(target.scales, is_vector=len(target.scales) == 1)
     if target.transforms is None:
         return scaler, None, None
@@ -178,27 +211,29 @@ def describe_classes(classes: NDArray[Any]) -> dict[str, Any]:
     return {"type": "str" if classes.dtype.kind == "U" else classes.dtype.name, "values": classes.tolist()}
 
 
-def restore_classes(classes: schema.Classes) -> NDArray[Any]:
+def restore_classes(classes: schema.ClassesDocument) -> NDArray[Any]:
     return np.array(classes.values, dtype=classes.type)
 
 
-def describe_summary(summary: dict[str, Any] | None, history: History) -> schema.Summary:
-    """What the caller says about the training, with the versions and the curves."""
-    given = plain(dict(summary or {}))
+def describe_summary(summary: dict[str, Any] | None, history: History) -> schema.SummaryDocument:
+    """What the caller says about the training, with the versions and the training curves."""
+    given = as_plain(dict(summary or {}))
     for name in given:
-        check_choice("summary", name, set(schema.Summary.model_fields) - {"versions", "history"})
+        check_choice("summary", name, set(schema.SummaryDocument.model_fields) - {"versions", "history"})
     if isinstance(given.get("metrics"), dict):
         given["metrics"] = {name: spell(value) for name, value in given["metrics"].items()}
     versions = {name: version(name) for name in ("hetcal", "torch", "numpy")}
     versions["python"] = platform.python_version()
     try:
-        return schema.Summary.model_validate({**given, "versions": versions, "history": describe_history(history)})
+        content = {**given, "versions": versions, "history": describe_curves(history)}
+        return schema.SummaryDocument.model_validate(content)
     except ValidationError as error:
-        raise ValueError(f"summary must keep to hetcal.model_files.schema.Summary, got {explain(error)}") from None
+        advice = "see hetcal.model_files.schema.SummaryDocument"
+        raise ValueError(f"summary must keep to its schema, got {explain(error)}; {advice}") from None
 
 
-def describe_history(history: History) -> dict[str, Any] | None:
-    """The curves; none of a training so long that they would make the file."""
+def describe_curves(history: History) -> dict[str, Any] | None:
+    """The training curves; omitted if training was so long that they would make up most of the file."""
     if len(history) > schema.MOST_EPOCHS:
         return None
     return {
@@ -210,7 +245,7 @@ def describe_history(history: History) -> dict[str, Any] | None:
     }
 
 
-def restore_history(document: schema.TrainingHistory | None) -> History:
+def restore_curves(document: schema.HistoryDocument | None) -> History:
     if document is None:
         return History()
     train, validation = (
@@ -222,28 +257,42 @@ def restore_history(document: schema.TrainingHistory | None) -> History:
 
 
 def spell(value: Any) -> Any:
-    """A number that is not finite as a word, because JSON has none for it."""
+    """A number that is not finite as text, because JSON has no literal for it."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def weights_of(estimator: nn.Module) -> bytes:
-    """All parameters and buffers as safetensors; tied ones are written once for each name."""
+    """All parameters and buffers as safetensors; tied ones are written once per name."""
     state = estimator.state_dict()
     for name, value in state.items():
-        if not isinstance(value, Tensor) or value.dtype not in TYPES:
+        if not isinstance(value, Tensor) or value.dtype not in STORED_TYPES:
             found = f"{getattr(value, 'dtype', type(value))} in {name!r}"
-            advice = "register its numbers as buffers of a usual type"
-            raise must("the network", "keep nothing but usual tensors in its state_dict", found, advice)
+            advice = "register its numbers as buffers of a common dtype"
+            raise must("the network", "keep only tensors of common dtypes in its state_dict", found, advice)
     check_finite(estimator, state)
     return save_tensors({name: value.detach().cpu().contiguous().clone() for name, value in state.items()})
 
 
+def restore_estimator(model: Any, contents: Contents) -> nn.Module:
+    """The trained estimator, from the settings of the model and the weights of its file."""
+    document = contents.model
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DropoutInsertedWarning)  # the user was warned when the model was fitted
+        family = getattr(model, "family", "gaussian")
+        estimator: nn.Module = model._build(document.n_inputs, document.n_targets, family, document.seed)
+    put_weights(estimator, contents.tensors, contents.weights)
+    return estimator.eval()
+
+
 def put_weights(estimator: nn.Module, tensors: dict[str, TensorInfo], weights: bytes) -> None:
-    """Fill a newly built estimator, if names, types and shapes are the same; `tensors` says what the weights hold."""
-    needed = {name: value for name, value in estimator.state_dict().items() if isinstance(value, Tensor)}
-    expected = {name: TensorInfo(TYPES.get(value.dtype, ""), tuple(value.shape)) for name, value in needed.items()}
+    """Load weights into a new estimator if all names, dtypes and shapes agree; `tensors` says what `weights` hold."""
+    expected = {
+        name: TensorInfo(STORED_TYPES.get(value.dtype, ""), tuple(value.shape))
+        for name, value in estimator.state_dict().items()
+        if isinstance(value, Tensor)
+    }
     differences = [
-        f"{name!r} {show(tensors.get(name))} where {show(expected.get(name))} is needed"
+        f"{name!r} {tensor_words(tensors.get(name))} where {tensor_words(expected.get(name))} is needed"
         for name in sorted({**expected, **tensors})
         if tensors.get(name) != expected.get(name)
     ]
@@ -255,18 +304,22 @@ def put_weights(estimator: nn.Module, tensors: dict[str, TensorInfo], weights: b
     estimator.load_state_dict(state, strict=True)
 
 
-def show(tensor: TensorInfo | None) -> str:
+def tensor_words(tensor: TensorInfo | None) -> str:
     return "nothing" if tensor is None else f"{tensor.dtype} of shape {tensor.shape}"
 
 
 def check_same_answers(fitted: nn.Module, rebuilt: nn.Module, n_inputs: int) -> None:
-    """A network may keep something in other places than its state, and settings may have been changed after fit."""
-    x = SOFT_LIMIT * (2 * torch.rand(64, n_inputs, generator=torch.Generator().manual_seed(0)) - 1)  # all inputs
+    """Refuse a model that would predict differently once loaded.
+
+    A network may keep part of what it learned outside its state_dict, and settings may have changed after fit.
+    """
+    generator = torch.Generator().manual_seed(0)
+    x = SOFT_LIMIT * (2 * torch.rand(64, n_inputs, generator=generator) - 1)  # the whole range of inputs
     x[0] = 0
     x = x.to(next((parameter.device for parameter in fitted.parameters()), x.device))
     answers = []
     for estimator in (fitted, rebuilt.to(x.device)):
-        with torch.random.fork_rng(devices=[]):  # for a user's network that draws from torch's own generator
+        with torch.random.fork_rng(devices=[]):  # a user's network may draw from torch's own generator
             torch.manual_seed(0)
             prediction = predict(estimator, x).numpy()
         answers.append(np.stack([prediction.mean, prediction.std]))
@@ -275,7 +328,7 @@ def check_same_answers(fitted: nn.Module, rebuilt: nn.Module, n_inputs: int) -> 
 
 
 def check_finite(estimator: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """No NaN anywhere, and infinity in buffers only, where the mask of an attention layer may have it."""
+    """Refuse NaN anywhere, and infinity except in buffers, where the mask of an attention layer may have it."""
     parameters = {name for name, _ in estimator.named_parameters(remove_duplicate=False)}
     for name, value in tensors.items():
         if value.is_floating_point():

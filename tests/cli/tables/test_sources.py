@@ -91,7 +91,8 @@ def test_named_pipe(tmp_path):
     ("content", "what"),
     [
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "a PNG image"),
-        (b"PK\x03\x04\x14\0\x06\0\x08\0", "an Excel (.xlsx), model or zip file"),
+        (b"PK\x03\x04\x14\0\x06\0\x08\0", "an Excel (.xlsx) or zip file"),
+        (b'\x30\x0a\0\0\0\0\0\0{"__metadata__":{"hetcal model":"', "a hetcal model or another safetensors file"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0\0", "an old Excel (.xls) or Word file"),
         (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n", "a PDF file"),
         (b"<!DOCTYPE html>\n<html>", "a web page"),

@@ -21,7 +21,7 @@ PARQUET = b"PAR1"
 ARROW = b"ARROW1"
 CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 KNOWN_BINARIES = {
-    b"PK\x03\x04": "an Excel (.xlsx), model or zip file",
+    b"PK\x03\x04": "an Excel (.xlsx) or zip file",
     b"\xd0\xcf\x11\xe0": "an old Excel (.xls) or Word file",
     b"\x89PNG": "a PNG image",
     b"\xff\xd8\xff": "a JPEG image",
@@ -35,6 +35,7 @@ KNOWN_BINARIES = {
     b"7z\xbc\xaf": "a 7z file",
     GZIP: "a gzip file inside a gzip file",
 }
+SAFETENSORS = b'{"__metadata__":'  # after the eight bytes of a length
 KNOWN_TEXTS = {b"%pdf-": "a PDF file", b"<!doctype html": "a web page", b"<html": "a web page"}
 
 
@@ -136,7 +137,7 @@ def find_form(name: str, head: bytes) -> str:
             return "parquet"
         if head.startswith(ARROW):
             return "arrow"
-        known = KNOWN_TEXTS | KNOWN_BINARIES
+        known = KNOWN_TEXTS | KNOWN_BINARIES | {head[:8] + SAFETENSORS: "a hetcal model or another safetensors file"}
     start = head[:32]
     what = next(
         (what for magic, what in known.items() if start.startswith(magic) or start.lower().startswith(magic)), None
