@@ -36,7 +36,7 @@ from hetcal.estimators import MCDropout, VarianceHead, predict
 from hetcal.metrics import evaluate
 from hetcal.networks import MLP
 from hetcal.objectives import gaussian_nll
-from hetcal.training import Rows, Step, make_loss, train
+from hetcal.training import TrainingRun, TrainingSettings, check_rows, train
 
 ROWS, INPUTS, WIDTH, DEPTH, DROPOUT, BATCH = 10_000, 20, 128, 5, 0.2, 128
 PASSES, PREDICTION_PASSES = 10, 100
@@ -153,14 +153,16 @@ def many_steps(step: Run, steps: int) -> Run:
 def prepare_hetcal_step(x: Tensor, y: Tensor, steps: int) -> Run:
     """The step of `hetcal.training.train`, with its own parts, on one batch."""
     estimator = dropout_hc().train()
-    optimizer = torch.optim.AdamW(estimator.parameters(), lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY, fused=True)
-    loss_of = make_loss(estimator, gaussian_nll, n_train=ROWS)
-    take_step = Step(estimator, optimizer, GRADIENT_CLIP)
-    batch = Rows(x[:BATCH], y[:BATCH], torch.ones(BATCH))
+    settings = TrainingSettings(
+        learning_rate=LEARNING_RATE, weight_decay=WEIGHT_DECAY, gradient_clip=GRADIENT_CLIP, validation_fraction=0.0
+    )
+    rows = check_rows(x, y, None, settings)
+    training = TrainingRun(estimator, gaussian_nll, rows, None, settings)
+    batch = rows.take(torch.arange(BATCH))
 
     def step() -> None:
-        _, objective_rows, own_rows = loss_of(batch)
-        take_step((batch.weight * (objective_rows + own_rows)).mean(), 0)
+        _, objective_rows, own_rows = training.losses(batch)
+        training.step((batch.weight * (objective_rows + own_rows)).mean(), 0)
 
     return many_steps(step, steps)
 

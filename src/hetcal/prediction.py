@@ -104,13 +104,8 @@ class Prediction:
 
     def numpy(self) -> "Prediction":
         """The same prediction on NumPy float64 arrays, detached from any graph."""
-
-        def to_numpy(values: Any) -> Any:
-            if values is None:
-                return None
-            return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values, dtype=np.float64)
-
-        return from_columns(map(to_numpy, self.columns), self.family.numpy())
+        parts = [None if values is None else as_floats(values) for values in self.columns]
+        return from_columns(parts, self.family.numpy())
 
     @property
     def columns(self) -> tuple[Any, ...]:
@@ -122,6 +117,11 @@ class Prediction:
         behind = (...,) + (None,) * axes
         like_mean = self.mean.new_tensor(z) if hasattr(self.mean, "new_tensor") else z
         return self.mean[behind] + like_mean * self.std[behind]
+
+
+def as_floats(values: Any) -> Floats:
+    """A tensor, detached from its graph, or an array, as a NumPy float64 array."""
+    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values, dtype=np.float64)
 
 
 def from_columns(columns: Iterable[Any], family: Family) -> Prediction:

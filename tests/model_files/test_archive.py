@@ -18,11 +18,11 @@ from hetcal.estimators import ESTIMATORS
 from hetcal.estimators.passes import PASSES_AT_ONCE
 from hetcal.exceptions import ModelFileError
 from hetcal.families import FAMILIES
+from hetcal.metrics.history import History
 from hetcal.model_files import archive, schema
 from hetcal.model_files.archive import MEMBERS, Contents, TensorInfo, decode, encode, pack, read, write
 from hetcal.model_files.state import NOT_STORED, describe
 from hetcal.tabular.model import COLUMN_ORDERS
-from hetcal.training import History
 from hetcal.transforms import TRANSFORMS
 from tests.model_files.samples import Parts, dumps, fit_small, forge, manifest_of
 

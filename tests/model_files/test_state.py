@@ -19,10 +19,10 @@ from hetcal.estimators import ESTIMATORS, Ensemble, VarianceHead
 from hetcal.estimators.uninformative import ConstantSigma
 from hetcal.exceptions import DegenerateDataWarning, DropoutInsertedWarning, ModelFileError
 from hetcal.families import Family, Gaussian, Laplace, StudentT
+from hetcal.metrics.history import History
 from hetcal.model_files.archive import read
 from hetcal.networks import MLP
 from hetcal.objectives import crps_loss, nll_loss
-from hetcal.training import History
 from hetcal.transforms import TRANSFORMS
 from tests.model_files.samples import SMALL, fit_small
 

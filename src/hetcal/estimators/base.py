@@ -95,6 +95,20 @@ def check_outputs(outputs: Tensor, n: int, n_outputs: int, n_targets: int = 1) -
     return outputs if n_targets == 1 else outputs.unflatten(1, (n_targets, n_outputs))
 
 
+def parameter_groups(estimator: Any, weight_decay: float) -> list[dict[str, Any]]:
+    """The estimator's parameters for an optimizer, in up to two groups: those named raw_* do not decay.
+
+    Weight decay would pull a dropout rate, or degrees of freedom, to an arbitrary value.
+    """
+    weights: list[Tensor] = []
+    raw: list[Tensor] = []
+    for name, parameter in estimator.named_parameters():
+        is_raw = any(part.startswith("raw_") for part in name.split("."))
+        (raw if is_raw else weights).append(parameter)
+    groups = [{"params": weights, "weight_decay": weight_decay}, {"params": raw, "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]
+
+
 @torch.no_grad()
 def predict(estimator: Any, x: Tensor) -> Prediction:
     """The prediction of all rows in evaluation mode, block by block.

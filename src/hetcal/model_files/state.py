@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from hetcal._checks import check_choice, must
 from hetcal.estimators import predict
 from hetcal.families import FAMILIES, Family, StudentT
+from hetcal.metrics.history import History
 from hetcal.model_files import schema
 from hetcal.model_files.archive import TensorInfo, explain
 from hetcal.tabular.encoding import SOFT_LIMIT, TableEncoder, Vocabulary
-from hetcal.training import History
 from hetcal.transforms import TRANSFORMS, PerTarget, Quantile, Standardizer, TargetTransform, YeoJohnson
 
 # Decided by the machine that loads, not by the one that saved.

@@ -19,21 +19,19 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from hetcal._checks import check_choice, check_number, must
+from hetcal._checks import check_choice, must
 from hetcal.estimators import ESTIMATORS, AbstractEstimator, WithFamily, predict
 from hetcal.exceptions import DegenerateDataWarning
 from hetcal.families import Family
+from hetcal.metrics.history import History
 from hetcal.networks import MLP, initialize_
 from hetcal.objectives import Objective
 from hetcal.prediction import Prediction, join
 from hetcal.tabular.columns import Table, check_unique_columns, read_table
 from hetcal.tabular.encoding import TableEncoder
-from hetcal.training import History, train
+from hetcal.training import train
 
 COLUMN_ORDERS = ("by_name", "as_fitted")
-WEIGHT_DECAY_ROWS = 1000
-# However few the rows are, noise must not drown the inputs.
-MAX_INPUT_NOISE = 0.3
 # Rows that are encoded at once in prediction: memory beyond input and output stays bounded.
 CHUNK_ROWS = 16_384
 
@@ -78,13 +76,13 @@ class TabularModel(BaseEstimator):
             objective_weight=self.objective_weight,
             validation_fraction=self.validation_fraction,
             learning_rate=self.learning_rate,
-            weight_decay=check_number("weight_decay", self.weight_decay, 0) * min(1, WEIGHT_DECAY_ROWS / len(x)),
+            weight_decay=self.weight_decay,
             batch_size=self.batch_size,
             max_steps=self.max_steps,
             max_epochs=self.max_epochs,
             patience=self.patience,
             standard_errors=self.standard_errors,
-            input_noise=min(MAX_INPUT_NOISE, check_number("input_noise", self.input_noise, 0) / len(x) ** 0.5),
+            input_noise=self.input_noise,
             seed=seed,
             device=self.device,
             progress=self.progress,
