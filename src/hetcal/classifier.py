@@ -13,29 +13,29 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import ClassifierMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
-from hetcal._checks import Floats, check_choice, must
+from hetcal._checks import check_choice, must
 from hetcal.estimators import ESTIMATORS
 from hetcal.prediction import Prediction
-from hetcal.tabular.columns import Table, is_missing
-from hetcal.tabular.encoding import TableEncoder
-from hetcal.tabular.model import COLUMN_ORDERS, TabularModel, choose, warn_of_no_information
-from hetcal.tabular.rows import check_groups, check_weights, draw_seed, merge_equal_rows, ranks
+from hetcal.tabular.building import resolve_name
+from hetcal.tabular.columns import is_missing
+from hetcal.tabular.model import TabularModel
 
 # Those whose own loss never looks at y. Quantile heads and ensembles have one that measures distances to a number,
 # and without it they would be something else than their name says.
 CLASS_ESTIMATORS = ("bayes_by_backprop", "concrete_dropout", "mc_dropout", "variance_head")
 # Draws of the logits in `sampling`, in pairs of opposite sign.
 DRAWS = 64
-# Rows whose draws are held at once in prediction.
-BLOCK_ROWS = 1024
-# Rows of equal X but different class are cut into pieces of about a thousandth of all weight.
-PIECES = 1000
+# Rows whose draws are held in memory at once in prediction.
+DRAWN_ROWS = 1024
+
+# The best epoch itself is kept. Within a standard error of it, on a few dozen rows, are early epochs whose logits are
+# still too small: with classes the best epoch had the lower log loss on new rows, in seven of eight comparisons.
+STANDARD_ERRORS = 0.0
 
 Likelihood = Callable[[Prediction], Tensor]
 
@@ -118,10 +118,6 @@ class HCClassifier(ClassifierMixin, TabularModel):
         "estimator": {name: ESTIMATORS[name] for name in CLASS_ESTIMATORS},
         "likelihood": LIKELIHOODS,
     }
-    objective_weight = 1.0
-    # The best epoch itself. Within a standard error of it, on some dozen rows, are early ones whose logits are still
-    # too small: with classes the best had the lower log loss on new rows, in seven of eight comparisons.
-    standard_errors = 0.0
 
     def __init__(
         self,
@@ -146,25 +142,27 @@ class HCClassifier(ClassifierMixin, TabularModel):
         device: str = "cpu",
         progress: bool = False,
     ) -> None:
-        self.estimator = estimator
         self.likelihood = likelihood
-        self.network = network
-        self.width = width
-        self.depth = depth
-        self.dropout = dropout
-        self.estimator_options = estimator_options
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_steps = max_steps
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.input_noise = input_noise
-        self.column_order = column_order
-        self.random_state = random_state
-        self.device = device
-        self.progress = progress
+        super().__init__(
+            estimator,
+            network=network,
+            width=width,
+            depth=depth,
+            dropout=dropout,
+            estimator_options=estimator_options,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            batch_size=batch_size,
+            max_steps=max_steps,
+            max_epochs=max_epochs,
+            patience=patience,
+            validation_fraction=validation_fraction,
+            input_noise=input_noise,
+            column_order=column_order,
+            random_state=random_state,
+            device=device,
+            progress=progress,
+        )
 
     def fit(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
@@ -178,38 +176,22 @@ class HCClassifier(ClassifierMixin, TabularModel):
                 of 0 like the row left away: a class without any weight is none of `classes_`.
             groups: (n,) labels of rows that belong together, see `HCRegressor.fit`.
         """
-        check_choice("column_order", self.column_order, COLUMN_ORDERS)
-        check_estimator(self.estimator)
-        objective = partial(class_nll, likelihood=choose("likelihood", self.likelihood, LIKELIHOODS))
-        table = self._read(X, reset=True)
-        target = check_classes(y, len(table))
-        weights = check_weights(sample_weight, table)
-        labels = check_groups(groups, len(table))
-        classes = np.unique(target[weights > 0])
+        check_class_estimator(self.estimator)
+        objective = partial(class_nll, likelihood=resolve_name("likelihood", self.likelihood, LIKELIHOODS))
+        rows = self._prepare(X, y, sample_weight, groups, check_classes, are_classes=True)
+        classes, codes = np.unique(rows.target, return_inverse=True)
         if len(classes) < 2:
             raise must("y", "hold more than one class", classes.tolist(), "there is nothing to tell apart")
-        # Rows without weight may be of another class; merging drops them.
-        codes = np.searchsorted(classes, target)
-        first, weights = merge_equal_rows(table, codes.astype(np.float64), weights, labels)
-        pieces, weights = cut_mixed_rows(table.take(first), weights)
-        rows = first[pieces]
-        table, codes = table.take(rows), codes[rows]
-
-        encoder = TableEncoder().fit(table, weights)
-        warn_of_no_information(encoder)
-        seed = draw_seed(self.random_state)
         estimator, history = self._train(
             objective,
-            torch.from_numpy(encoder.transform(table)),
+            rows,
             torch.from_numpy(codes.astype(np.int64)),
-            weights,
-            None if labels is None else labels[rows],
-            seed,
             n_targets=len(classes),
+            standard_errors=STANDARD_ERRORS,
         )
-        # All at once, so that a fit that fails leaves an earlier one whole.
-        self.classes_, self.encoder_, self.estimator_, self.history_ = classes, encoder, estimator, history
-        self.seed_ = seed
+        # All at once, so that a fit that fails leaves an earlier one intact.
+        self.classes_, self.encoder_, self.seed_ = classes, rows.encoder, rows.seed
+        self.estimator_, self.history_ = estimator, history
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -221,10 +203,10 @@ class HCClassifier(ClassifierMixin, TabularModel):
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class, (n, K), in the order of `classes_`."""
         prediction = self.predict_logits(X)
-        likelihood = choose("likelihood", self.likelihood, LIKELIHOODS)
+        likelihood = resolve_name("likelihood", self.likelihood, LIKELIHOODS)
         blocks = []
-        for start in range(0, len(prediction.mean), BLOCK_ROWS):
-            block = prediction.take(slice(start, start + BLOCK_ROWS))
+        for start in range(0, len(prediction.mean), DRAWN_ROWS):
+            block = prediction.take(slice(start, start + DRAWN_ROWS))
             logits = Prediction(torch.from_numpy(block.mean), torch.from_numpy(block.std))
             blocks.append(likelihood(logits).exp().numpy())
         return np.concatenate(blocks)
@@ -234,22 +216,7 @@ class HCClassifier(ClassifierMixin, TabularModel):
         return self._predict(X)
 
 
-def cut_mixed_rows(table: Table, weights: Floats) -> tuple[NDArray[np.intp], Floats]:
-    """Which rows, some of them repeatedly, and their weights: rows of equal X but different class are cut into pieces.
-
-    After `merge_equal_rows` all the yes of a common combination, such as a town without further columns, are one row,
-    and all its no another; held back for validation whole, either would leave training with the opposite of the truth.
-    Rows whose X has one class only stay whole: in pieces they would validate what they trained.
-    """
-    x_ranks = np.column_stack([ranks(values) for values in table.columns.values()])  # (n, columns), equal rows adjacent
-    equals_next = (x_ranks[1:] == x_ranks[:-1]).all(axis=1)
-    is_mixed = np.append(equals_next, False) | np.append(False, equals_next)
-    share = weights / weights.sum()
-    counts = np.where(is_mixed, np.maximum(np.round(PIECES * share), 1), 1).astype(np.int64)
-    return np.arange(len(weights)).repeat(counts), (weights / counts).repeat(counts)
-
-
-def check_estimator(estimator: Any) -> None:
+def check_class_estimator(estimator: Any) -> None:
     """Refuse the registered estimators whose own loss takes y for a number, by name and as classes."""
     if estimator in list(ESTIMATORS) or estimator in ESTIMATORS.values():
         if estimator in CLASS_ESTIMATORS or estimator in [ESTIMATORS[name] for name in CLASS_ESTIMATORS]:
@@ -260,15 +227,9 @@ def check_estimator(estimator: Any) -> None:
         check_choice("estimator", estimator, CLASS_ESTIMATORS)
 
 
-def check_classes(y: Any, n: int) -> NDArray[Any]:
+def check_classes(y: NDArray[Any]) -> NDArray[Any]:
     """The class of each row, (n,), in the type it came in."""
-    if y is None:
-        raise ValueError("y must be given: HCClassifier requires y to be passed, but the target y is None")
-    if sparse.issparse(y):
-        raise must("y", "be dense", f"a sparse {type(y).__name__}", "call y.toarray().ravel()", TypeError)
-    labels = column_or_1d(np.asarray(y), warn=True)
-    if len(labels) != n:
-        raise must("y", f"have one class per row of X ({n})", f"{len(labels)} values", "give both the same length")
+    labels = column_or_1d(y, warn=True)
     if labels.dtype.kind in "fO":
         wrong = [is_missing(value) or value in (math.inf, -math.inf) for value in labels.tolist()]
         if any(wrong):

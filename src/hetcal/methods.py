@@ -12,7 +12,7 @@ from hetcal._checks import check_choice
 from hetcal.estimators import AbstractEstimator
 from hetcal.estimators.uninformative import ConstantSigma, RandomSigma
 from hetcal.regressor import HCRegressor
-from hetcal.tabular.model import check_options
+from hetcal.tabular.building import check_estimator_options
 
 
 @dataclass(frozen=True)
@@ -62,16 +62,28 @@ METHODS = {
 }
 
 
-def make(method: str, **overrides: Any) -> HCRegressor:
-    """A regressor for a row of `METHODS`; `overrides` are parameters of `HCRegressor`.
+def method_name(text: str) -> str:
+    """The name of a method in `METHODS`; hyphens may stand for underscores, as in the paper's "Dropout-HC".
 
-    `estimator_options` are added to those of the method.
+    >>> method_name("dropout-hc")
+    'dropout_hc'
+    """
+    name = text.replace("-", "_") if isinstance(text, str) else text
+    return name if name in METHODS else check_choice("method", text, METHODS)
+
+
+def make(method: str, **overrides: Any) -> HCRegressor:
+    """A regressor for a row of `METHODS`.
+
+    Args:
+        method: The name, such as "dropout_hc"; hyphens may stand for underscores.
+        **overrides: Parameters of `HCRegressor`. `estimator_options` are added to those of the method.
 
     >>> make("hnn", random_state=0)
     HCRegressor(dropout=0.1, estimator='variance_head', random_state=0,
                 weight_decay=1.0)
     """
-    row = METHODS[check_choice("method", method, METHODS)]
+    row = METHODS[method_name(method)]
     settings = {"estimator": row.estimator, "objective": row.objective, **row.settings, **overrides}
-    options = {**row.settings.get("estimator_options", {}), **check_options(overrides.get("estimator_options"))}
+    options = row.settings.get("estimator_options", {}) | check_estimator_options(overrides.get("estimator_options"))
     return HCRegressor(**{**settings, "estimator_options": options or None})

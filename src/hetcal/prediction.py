@@ -18,7 +18,7 @@ from hetcal.families import GAUSSIAN, Family, StudentT
 
 # Quantiles of equal probability that stand for the whole distribution where no formula does; rows at a time.
 NODES = 200
-BLOCK_ROWS = 4096
+NODE_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -130,14 +130,14 @@ def from_columns(columns: Iterable[Any], family: Family) -> Prediction:
     return Prediction(mean, std, epistemic_std, aleatoric_std, family)
 
 
-def join(parts: Sequence[Prediction], concatenate: Callable[[list[Any]], Any]) -> Prediction:
+def join_predictions(parts: Sequence[Prediction], concatenate: Callable[[list[Any]], Any]) -> Prediction:
     """The predictions of consecutive rows as one; `concatenate` is that of torch or of NumPy."""
     columns = zip(*(part.columns for part in parts), strict=True)
     joined = [None if column[0] is None else concatenate(list(column)) for column in columns]
     return from_columns(joined, parts[0].family)
 
 
-class Transform(Protocol):
+class IncreasingMap(Protocol):
     """A smooth increasing function of the target, such as the logarithm; see `hetcal.transforms`."""
 
     def forward(self, y: Any) -> Any: ...
@@ -206,7 +206,7 @@ def normal_grid() -> tuple[Any, Any]:
 
 def blocks(n: int) -> list[slice]:
     """Rows, block by block: memory stays bounded."""
-    return [slice(start, start + BLOCK_ROWS) for start in range(0, max(n, 1), BLOCK_ROWS)]
+    return [slice(start, start + NODE_ROWS) for start in range(0, max(n, 1), NODE_ROWS)]
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ class TransformedPrediction(ByQuantiles):
     """
 
     base: Prediction
-    transform: Transform
+    transform: IncreasingMap
 
     @property
     def family(self) -> Family:

@@ -32,7 +32,7 @@ Distribution = Prediction | TransformedPrediction
 
 CONFORMAL_METHODS = ("split", "cross")
 # Relative rounding error that is forgiven in a rank: 100 * 0.07 is a little more than 7 in floating point.
-ROUNDING = 1e-12
+RANK_ROUNDING = 1e-12
 
 
 class Recalibrator(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
@@ -66,7 +66,7 @@ class DistributionRecalibrator(Recalibrator):
             X: (n, d) rows that the regressor was not fitted on, as it takes them.
             y: (n,) their targets.
         """
-        target = check_target(X, y)
+        target = check_calibration_target(X, y)
         self._adopt(check_fitted(self.regressor))
         self._learn(predict_calibration(self.regressor_, X), target)
         return self
@@ -233,10 +233,10 @@ class ConformalRecalibrator(Recalibrator):
             y: (n,) their targets.
         """
         method = check_choice("method", self.method, CONFORMAL_METHODS)
-        target = check_target(X, y)
+        target = check_calibration_target(X, y)
         if method == "split":
             self._adopt(check_fitted(self.regressor))
-            z = standardize(predict_calibration(self.regressor_, X), target)
+            z = standardized_residuals(predict_calibration(self.regressor_, X), target)
         else:
             z = self._cross(X, target)
             self._adopt(clone(self.regressor).fit(X, target))
@@ -257,7 +257,9 @@ class ConformalRecalibrator(Recalibrator):
         z = np.empty(len(y))
         for kept, left_out in folds:
             regressor = clone(self.regressor).fit(_safe_indexing(X, kept), y[kept])
-            z[left_out] = standardize(predict_calibration(regressor, _safe_indexing(X, left_out)), y[left_out])
+            z[left_out] = standardized_residuals(
+                predict_calibration(regressor, _safe_indexing(X, left_out)), y[left_out]
+            )
         return z
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -272,10 +274,10 @@ class ConformalRecalibrator(Recalibrator):
         """Prediction intervals: (n, 2) for one level, (n, 2, L) for a list of L levels."""
         check_is_fitted(self)
         levels, n = check_levels("level", level), len(self.scores_)
-        rank = np.ceil((n + 1) * levels * (1 - ROUNDING)).astype(int)
+        rank = np.ceil((n + 1) * levels * (1 - RANK_ROUNDING)).astype(int)
         if (rank > n).any():
             highest = levels.max()
-            rows = int(np.ceil(highest / (1 - highest) * (1 - ROUNDING)))
+            rows = int(np.ceil(highest / (1 - highest) * (1 - RANK_ROUNDING)))
             warnings.warn(
                 f"level={highest:g} needs at least {rows} calibration rows, got {n}, so its intervals are infinite; "
                 "give more rows or a lower level",
@@ -333,14 +335,14 @@ def scale_std(prediction: Distribution, factor: float) -> Distribution:
 
 
 @np.errstate(over="ignore")
-def standardize(prediction: Distribution, y: Floats) -> Floats:
+def standardized_residuals(prediction: Distribution, y: Floats) -> Floats:
     """The standardized residuals; infinite ones, of a target that the prediction rules out, are refused."""
     return check_vector("(y - mean) / std", prediction.z(y))
 
 
 def std_factor(prediction: Distribution, y: Floats) -> float:
     """Root mean square of the standardized residuals; BLAS takes it without overflow."""
-    factor = float(norm(standardize(prediction, y)) / np.sqrt(len(y)))
+    factor = float(norm(standardized_residuals(prediction, y)) / np.sqrt(len(y)))
     if factor == 0:
         advice = "calibrate on rows that the regressor has not seen"
         raise must("y", "differ from the predicted mean in some row", f"{len(y)} values equal to it", advice)
@@ -363,7 +365,7 @@ def check_fitted(regressor: Any) -> Any:
     return regressor
 
 
-def check_target(X: Any, y: Any) -> Floats:
+def check_calibration_target(X: Any, y: Any) -> Floats:
     """The target as at least two finite numbers, one per row of X."""
     array, n = np.asarray(y), _num_samples(X)
     if array.ndim == 2 and array.shape[1] > 1:

@@ -1,25 +1,24 @@
 """scikit-learn on top: HCRegressor, from a table and its target to predictions in the units of y."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
 
-from hetcal._checks import check_choice, check_levels, check_vector, must
+from hetcal._checks import Floats, check_choice, check_levels, check_vector, must
 from hetcal.estimators import ESTIMATORS, predict
 from hetcal.exceptions import DegenerateDataWarning
 from hetcal.families import Family, StudentT, check_family
 from hetcal.objectives import OBJECTIVES, Objective, gaussian_nll, squared_error
 from hetcal.prediction import Prediction, TransformedPrediction
-from hetcal.tabular.encoding import TableEncoder
-from hetcal.tabular.model import COLUMN_ORDERS, TabularModel, check_options, choose, warn_of_no_information
-from hetcal.tabular.rows import check_groups, check_weights, draw_seed, merge_equal_rows
+from hetcal.tabular.building import check_estimator_options, resolve_name
+from hetcal.tabular.model import TabularModel, TrainingRows
 from hetcal.training import MIN_ROWS_FOR_VALIDATION
 from hetcal.transforms import TRANSFORMS, PerTarget, Standardizer, TargetTransform
 
@@ -118,28 +117,30 @@ class HCRegressor(RegressorMixin, TabularModel):
         device: str = "cpu",
         progress: bool = False,
     ) -> None:
-        self.estimator = estimator
         self.objective = objective
         self.family = family
         self.target_transform = target_transform
-        self.network = network
-        self.width = width
-        self.depth = depth
-        self.dropout = dropout
-        self.estimator_options = estimator_options
         self.objective_weight = objective_weight
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_steps = max_steps
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.input_noise = input_noise
-        self.column_order = column_order
-        self.random_state = random_state
-        self.device = device
-        self.progress = progress
+        super().__init__(
+            estimator,
+            network=network,
+            width=width,
+            depth=depth,
+            dropout=dropout,
+            estimator_options=estimator_options,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            batch_size=batch_size,
+            max_steps=max_steps,
+            max_epochs=max_epochs,
+            patience=patience,
+            validation_fraction=validation_fraction,
+            input_noise=input_noise,
+            column_order=column_order,
+            random_state=random_state,
+            device=device,
+            progress=progress,
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -159,52 +160,21 @@ class HCRegressor(RegressorMixin, TabularModel):
                 whole groups: give them if you will predict for new groups, or training stops too late and the
                 intervals come out too narrow there.
         """
-        check_choice("column_order", self.column_order, COLUMN_ORDERS)
-        objective = choose("objective", self.objective, OBJECTIVES)
+        objective = resolve_name("objective", self.objective, OBJECTIVES)
         check_likelihood(self.family, objective)
         check_passes(self.estimator_options, objective, self.objective_weight)
-        table = self._read(X, reset=True)
-        target = check_target(y, len(table))
-        weights = check_weights(sample_weight, table)
-        labels = check_groups(groups, len(table))
-        first, weights = merge_equal_rows(table, target, weights, labels)
-        table, target = table.take(first), target[first]
-        if len(table) < 2:
-            raise must(
-                "X", "have at least 2 different rows", f"n_samples={len(table)}", "a spread needs more than one sample"
-            )
-        warn_of_constants(target)
-
-        seed = draw_seed(self.random_state)
-        n_targets = 1 if target.ndim == 1 else target.shape[1]
-        encoder = TableEncoder().fit(table, weights)
-        warn_of_no_information(encoder)
-        x = torch.from_numpy(encoder.transform(table))
-        groups = None if labels is None else labels[first]
-
-        def fit_candidate(name: str | None, held_back: list[int] | None = None) -> Candidate:
-            transform = None
-            if name is not None:
-                seen = weights.copy()
-                seen[held_back or []] = 0.0  # rows that judge a transform must not shape it
-                transform = fit_transform(name, target, seen)
-            scaler = fit_target_scaler(target if transform is None else transform.forward(target), weights)
-            candidate = Candidate(name, transform, scaler)
-            standardized = torch.from_numpy(candidate.standardized(target).astype(np.float32))
-            candidate.estimator, candidate.history = self._train(
-                objective, x, standardized, weights, groups, seed, n_targets, self.family
-            )
-            return candidate
-
-        first_name, *others = self._transforms(target)
-        candidates = [fit_candidate(first_name)]
-        candidates += [fit_candidate(name, candidates[0].history.validation_rows) for name in others]
-        best = likeliest(candidates, x, target, weights) if others else candidates[0]
-        # All at once, so that a fit that fails leaves an earlier one whole.
-        self.encoder_, self.n_targets_, self.seed_ = encoder, n_targets, seed
+        rows = self._prepare(X, y, sample_weight, groups, check_regression_target)
+        warn_of_constants(rows.target)
+        first_name, *others = self._transforms(rows.target)
+        candidates = [self._fit_candidate(first_name, objective, rows)]
+        held_out = candidates[0].history.validation_rows
+        candidates += [self._fit_candidate(name, objective, rows, held_out) for name in others]
+        best = likeliest(candidates, rows) if others else candidates[0]
+        # All at once, so that a fit that fails leaves an earlier one intact.
+        self.encoder_, self.seed_, self.n_targets_ = rows.encoder, rows.seed, rows.n_targets
         self.target_transform_, self.transform_, self.target_scaler_ = best.name, best.transform, best.scaler
         self.estimator_, self.history_ = best.estimator, best.history
-        if best.transform is None and n_targets == 1:
+        if best.transform is None and self.n_targets_ == 1:
             for curves in (self.history_.train, self.history_.validation):
                 curves["rmse"] = [value * float(self.target_scaler_.scale) for value in curves["rmse"]]
         return self
@@ -214,12 +184,12 @@ class HCRegressor(RegressorMixin, TabularModel):
         prediction = self.predict_dist(X)
         return (prediction.mean, prediction.std) if return_std else prediction.mean
 
-    def predict_interval(self, X: Any, level: ArrayLike = 0.9) -> NDArray[np.float64]:
+    def predict_interval(self, X: Any, level: ArrayLike = 0.9) -> Floats:
         """Central intervals: (n, 2) for one level, (n, 2, L) for a list of L; (n, k, 2, ...) for k targets."""
         check_levels("level", level)
         return self.predict_dist(X).interval(level)
 
-    def predict_quantiles(self, X: Any, q: ArrayLike = (0.05, 0.5, 0.95)) -> NDArray[np.float64]:
+    def predict_quantiles(self, X: Any, q: ArrayLike = (0.05, 0.5, 0.95)) -> Floats:
         """Quantiles: (n, L) for a list of L probabilities, (n,) for a single one; (n, k, ...) for k targets."""
         check_levels("q", q)
         return self.predict_dist(X).quantile(q)
@@ -228,7 +198,28 @@ class HCRegressor(RegressorMixin, TabularModel):
         """The whole predictive distribution on NumPy arrays, in the units of y: mean, std, quantile, log_prob, ..."""
         return in_units_of_y(self._predict(X), self.target_scaler_, self.transform_)
 
-    def _transforms(self, target: NDArray[np.float64]) -> list[str | None]:
+    def _fit_candidate(
+        self, name: str | None, objective: Objective, rows: TrainingRows, held_out: Sequence[int] = ()
+    ) -> "Candidate":
+        """A model that is trained on the target under one transform; `held_out` rows have no part in its shape."""
+        target, transform = rows.target, None
+        if name is not None:
+            weights = rows.weights.copy()
+            weights[list(held_out)] = 0.0  # rows that judge a transform must not shape it
+            transform = fit_transform(name, target, weights)
+        scaler = fit_target_scaler(target if transform is None else transform.forward(target), rows.weights)
+        candidate = Candidate(name, transform, scaler)
+        candidate.estimator, candidate.history = self._train(
+            objective,
+            rows,
+            torch.from_numpy(candidate.standardized(target).astype(np.float32)),
+            n_targets=rows.n_targets,
+            family=self.family,
+            objective_weight=self.objective_weight,
+        )
+        return candidate
+
+    def _transforms(self, target: Floats) -> list[str | None]:
         """The transforms to try, simplest first."""
         if self.target_transform is None:
             return [None]
@@ -255,27 +246,25 @@ class Candidate:
     estimator: Any = None
     history: Any = None
 
-    def standardized(self, target: NDArray[np.float64]) -> NDArray[np.float64]:
+    def standardized(self, target: Floats) -> Floats:
         transformed = target if self.transform is None else self.transform.forward(target)
         return TARGET_GRID * np.round(self.scaler.transform(transformed) / TARGET_GRID)
 
-    def log_prob(self, x: torch.Tensor, target: NDArray[np.float64]) -> NDArray[np.float64]:
+    def log_prob(self, x: torch.Tensor, target: Floats) -> Floats:
         """Log density per row, mean over the targets, in the units of y."""
         prediction = in_units_of_y(predict(self.estimator, x).numpy(), self.scaler, self.transform)
         return np.asarray(prediction.log_prob(target)).reshape(len(target), -1).mean(1)
 
 
-def likeliest(
-    candidates: list[Candidate], x: torch.Tensor, target: NDArray[np.float64], weights: NDArray[np.float64]
-) -> Candidate:
+def likeliest(candidates: Sequence[Candidate], rows: TrainingRows) -> Candidate:
     """The first, that is the simplest, candidate within two standard errors of the likeliest on the validation rows."""
-    rows = candidates[0].history.validation_rows
-    share = weights[rows] / weights[rows].sum()
-    device = next(candidates[0].estimator.parameters()).device
-    scores = [candidate.log_prob(x[rows].to(device), target[rows]) for candidate in candidates]
+    judging = candidates[0].history.validation_rows
+    share = rows.weights[judging] / rows.weights[judging].sum()
+    x = rows.x[judging].to(next(candidates[0].estimator.parameters()).device)
+    scores = [candidate.log_prob(x, rows.target[judging]) for candidate in candidates]
     best = max(scores, key=lambda score: share @ score)
 
-    def is_near(score: NDArray[np.float64]) -> bool:
+    def is_near(score: Floats) -> bool:
         excess = best - score
         return bool(share @ excess <= 2 * np.sqrt((share**2) @ (excess - share @ excess) ** 2))
 
@@ -290,7 +279,7 @@ def in_units_of_y(
     return prediction if transform is None else TransformedPrediction(prediction, transform)
 
 
-def fit_transform(name: str, y: NDArray[np.float64], weights: NDArray[np.float64]) -> TargetTransform | PerTarget:
+def fit_transform(name: str, y: Floats, weights: Floats) -> TargetTransform | PerTarget:
     make = TRANSFORMS[name]
     if y.ndim == 1:
         return make().fit(y, weights)
@@ -310,34 +299,25 @@ def check_likelihood(family: Any, objective: Objective) -> None:
 
 def check_passes(options: Any, objective: Objective, objective_weight: Any) -> None:
     """One pass has no spread: the likelihood would be that of the floor under sigma."""
-    if check_options(options).get("samples") == 1 and objective is not squared_error and objective_weight:
+    if check_estimator_options(options).get("samples") == 1 and objective is not squared_error and objective_weight:
         advice = "give at least 4 passes, or train by squared_error"
         raise must("samples", "be at least 4 for an objective that trains sigma", 1, advice)
 
 
-def check_target(y: Any, n: int) -> NDArray[np.float64]:
+def check_regression_target(y: NDArray[Any]) -> Floats:
     """The target as finite float64 numbers: (n,), or (n, k) for k > 1 targets."""
-    if y is None:
-        raise ValueError("y must be given: HCRegressor requires y to be passed, but the target y is None")
-    if sparse.issparse(y):
-        raise must("y", "be dense", f"a sparse {type(y).__name__}", "call y.toarray().ravel()", TypeError)
-    array = np.asarray(y)
-    if array.dtype.kind == "c":
-        raise must("y", "hold real numbers; Complex data not supported", array.dtype.name, "use its real part")
-    if array.dtype.kind not in "biufO":
-        raise must("y", "hold numbers", array.dtype.name, "convert text or dates to numbers first")
-    if array.ndim == 2 and array.shape[1] > 1:
-        target = np.column_stack([check_vector(f"y[:, {j}]", column) for j, column in enumerate(array.T)])
-    elif array.ndim > 2:
-        raise must("y", "be (n,), or (n, k) for k targets", f"array of shape {array.shape}", "give it that shape")
-    else:
-        target = check_vector("y", column_or_1d(array, warn=True))
-    if len(target) != n:
-        raise must("y", f"have one value per row of X ({n})", f"{len(target)} values", "give both the same length")
-    return target
+    if y.dtype.kind == "c":
+        raise must("y", "hold real numbers; Complex data not supported", y.dtype.name, "use its real part")
+    if y.dtype.kind not in "biufO":
+        raise must("y", "hold numbers", y.dtype.name, "convert text or dates to numbers first")
+    if y.ndim == 2 and y.shape[1] > 1:
+        return np.column_stack([check_vector(f"y[:, {j}]", column) for j, column in enumerate(y.T)])
+    if y.ndim > 2:
+        raise must("y", "be (n,), or (n, k) for k targets", f"array of shape {y.shape}", "give it that shape")
+    return check_vector("y", column_or_1d(y, warn=True))
 
 
-def warn_of_constants(target: NDArray[np.float64]) -> None:
+def warn_of_constants(target: Floats) -> None:
     for column in target.reshape(len(target), -1).T:
         if Standardizer().fit(column, np.ones(len(column))).is_constant:
             warnings.warn(
@@ -347,7 +327,7 @@ def warn_of_constants(target: NDArray[np.float64]) -> None:
             )
 
 
-def fit_target_scaler(target: NDArray[np.float64], weights: NDArray[np.float64]) -> Standardizer:
+def fit_target_scaler(target: Floats, weights: Floats) -> Standardizer:
     scaler = Standardizer().fit(target, weights)
     # So that intervals are narrow beside a constant, whatever its units.
     scaler.spread = np.where(scaler.is_constant, 1e-6, scaler.spread)

@@ -163,7 +163,7 @@ def check_generator(trial: Trial) -> None:
         raise broken("torch's global generator", "be left alone", "another state after training", advice)
 
 
-def check_seed(trial: Trial) -> None:
+def check_repeatability(trial: Trial) -> None:
     """The same training with the same seed gives the same bits."""
     x, _ = trial.rows(64)
     first = predict(trial.trained(), x)
@@ -229,7 +229,7 @@ CHECKS: tuple[Callable[[Trial], None], ...] = (
     check_values,
     check_gradients,
     check_generator,
-    check_seed,
+    check_repeatability,
     check_evaluation_mode,
     check_rows_stand_alone,
     check_state_dict,

@@ -37,7 +37,7 @@ MAX_INPUT_NOISE = 0.3
 MAX_BAD_STEPS = 20
 WARM_UP_STEPS = 100
 
-Groups = NDArray[np.int64] | None
+GroupNumbers = NDArray[np.int64] | None
 
 
 def bounded(default: float, low: float, high: float = math.inf, **rule: bool) -> Any:
@@ -197,7 +197,7 @@ def check_rows(x: Tensor, y: Tensor, sample_weight: Tensor | None, settings: Tra
     return TensorRows(x.to(device), y.to(device), (weight / weight.mean()).to(device), torch.arange(len(y)))
 
 
-def check_group_numbers(groups: Tensor | None, n: int) -> Groups:
+def check_group_numbers(groups: Tensor | None, n: int) -> GroupNumbers:
     """The groups numbered from 0, one number per row."""
     if groups is None:
         return None
@@ -212,7 +212,7 @@ class TrainingRun:
     """One call of `train`: the parts of the loop, and its epochs."""
 
     def __init__(
-        self, estimator: Any, objective: Objective, rows: TensorRows, groups: Groups, settings: TrainingSettings
+        self, estimator: Any, objective: Objective, rows: TensorRows, groups: GroupNumbers, settings: TrainingSettings
     ) -> None:
         estimator.to(settings.device).train()
         self.estimator, self.objective, self.settings = estimator, objective, settings
@@ -309,7 +309,7 @@ def mean_over_targets(values: Tensor) -> Tensor:
 
 
 def split_tensors(
-    rows: TensorRows, validation_fraction: float, generator: torch.Generator, groups: Groups = None
+    rows: TensorRows, validation_fraction: float, generator: torch.Generator, groups: GroupNumbers = None
 ) -> tuple[TensorRows, TensorRows]:
     """Random training and validation rows, or whole groups; no validation rows if there are too few to judge by."""
     n_validation = math.ceil(validation_fraction * len(rows)) if len(rows) >= MIN_ROWS_FOR_VALIDATION else 0

@@ -18,7 +18,7 @@ from hetcal._checks import Floats, must
 from hetcal.prediction import Prediction
 
 # Where `inverse` levels off, so that sums and differences of its values stay finite.
-LARGEST = 1e300
+LARGEST_VALUE = 1e300
 # Knots of the normal scores: all distinct values up to the fewest, then slowly more with the number of values.
 FEWEST_KNOTS, MOST_KNOTS = 12, 100
 # Knots nearer than this part of the typical distance per unit of t, or than this in t, are one: slopes stay bounded.
@@ -26,7 +26,7 @@ SMALLEST_STEP = 1e-3
 
 
 # Deviations below this part of the largest value are rounding errors of float64, not data.
-ROUNDING = 1e-13
+FLOAT_ROUNDING = 1e-13
 
 
 class Standardizer:
@@ -56,7 +56,7 @@ class Standardizer:
         self.center = (weights * filled).sum(axis=0) / total
         variance = (weights * (filled - self.center) ** 2).sum(axis=0) / total
         spread = np.sqrt(variance)
-        self.is_constant = spread <= ROUNDING * np.maximum(np.abs(self.center), 1.0)
+        self.is_constant = spread <= FLOAT_ROUNDING * np.maximum(np.abs(self.center), 1.0)
         self.spread = np.where(self.is_constant, 1.0, spread)
         return self
 
@@ -113,7 +113,7 @@ class Log(TargetTransform):
             return np.log(np.maximum(np.asarray(y, dtype=np.float64), 0.0))
 
     def inverse(self, t: Any) -> Floats:
-        return np.exp(np.clip(np.asarray(t, dtype=np.float64), -log(LARGEST), log(LARGEST)))
+        return np.exp(np.clip(np.asarray(t, dtype=np.float64), -log(LARGEST_VALUE), log(LARGEST_VALUE)))
 
     def log_slope(self, y: Any) -> Floats:
         t = self.forward(y)
@@ -158,7 +158,7 @@ class YeoJohnson(TargetTransform):
     def inverse(self, t: Any) -> Floats:
         t = np.asarray(t, dtype=np.float64)
         x = np.copysign(special.inv_boxcox1p(np.abs(t), np.where(t < 0, 2 - self.power, self.power)), t)
-        return np.clip((self.center + self.spread * x) * self.magnitude, -LARGEST, LARGEST)
+        return np.clip((self.center + self.spread * x) * self.magnitude, -LARGEST_VALUE, LARGEST_VALUE)
 
     def log_slope(self, y: Any) -> Floats:
         log_scale = log(self.spread) + log(self.magnitude)
@@ -167,7 +167,7 @@ class YeoJohnson(TargetTransform):
     @np.errstate(over="ignore")
     def _standardize(self, y: Any) -> Floats:
         x = (np.asarray(y, dtype=np.float64) / self.magnitude - self.center) / self.spread
-        return np.clip(x, -LARGEST, LARGEST)
+        return np.clip(x, -LARGEST_VALUE, LARGEST_VALUE)
 
 
 def yeo_johnson(x: Floats, power: float) -> Floats:
@@ -237,7 +237,7 @@ class Quantile(TargetTransform):
         t = np.asarray(t, dtype=np.float64)
         piece = np.searchsorted(self.scores, t)
         knot = np.maximum(piece - 1, 0)
-        return np.clip(self.knots[knot] + (t - self.scores[knot]) / self.slopes[piece], -LARGEST, LARGEST)
+        return np.clip(self.knots[knot] + (t - self.scores[knot]) / self.slopes[piece], -LARGEST_VALUE, LARGEST_VALUE)
 
     def log_slope(self, y: Any) -> Floats:
         left, right = (np.searchsorted(self.knots, y, side=side) for side in ("left", "right"))
@@ -267,7 +267,7 @@ def merge_near(knots: Floats, scores: Floats, mass: Floats) -> tuple[Floats, Flo
     if len(knots) == 1:
         return knots, scores
     typical = np.median(np.diff(knots) / np.maximum(np.diff(scores), SMALLEST_STEP))  # of y per unit of t
-    smallest = max(SMALLEST_STEP * typical, ROUNDING * np.abs(knots).max())
+    smallest = max(SMALLEST_STEP * typical, FLOAT_ROUNDING * np.abs(knots).max())
     is_near = (np.diff(knots) <= smallest) | (np.diff(scores) <= SMALLEST_STEP)
     group = np.concatenate([[0], np.cumsum(~is_near)])
     share = mass / np.bincount(group, mass)[group]

@@ -9,7 +9,7 @@ from hetcal._checks import check_choice, must
 from hetcal.estimators import ESTIMATORS
 from hetcal.methods import METHODS
 from hetcal.regressor import HCRegressor
-from hetcal.tabular.model import choose
+from hetcal.tabular.building import resolve_name
 
 # Not for a command line: Python objects, or what another option says.
 ELSEWHERE = {"network", "estimator", "objective", "random_state", "progress", "estimator_options", "column_order"}
@@ -55,6 +55,6 @@ def check_options(settings: dict[str, Any], methods: Sequence[str]) -> None:
     for option in settings.get("estimator_options", {}):
         for method in methods:
             estimator = METHODS[method].estimator
-            if option not in inspect.signature(choose("estimator", estimator, ESTIMATORS)).parameters:
+            if option not in inspect.signature(resolve_name("estimator", estimator, ESTIMATORS)).parameters:
                 advice = f"{method} has none; name the methods that have it"
                 raise must("--set", "be a setting of all methods that are trained", option, advice)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from hetcal._checks import check_number, must
 from hetcal.networks import CHANNEL_DROPOUT, DROPOUT_LAYERS, PrivateDropout, replace_layers_
-from hetcal.prediction import Prediction, join
+from hetcal.prediction import Prediction, join_predictions
 
 # Float32 products differ in the last bits with the number of rows, so a row's result would depend on its neighbors.
 # Blocks are therefore filled up to a multiple of ROW_MULTIPLE, so that no product has a ragged edge; one row stays
@@ -134,6 +134,6 @@ def predict(estimator: Any, x: Tensor) -> Prediction:
                 filling = last.expand(ROW_MULTIPLE - n % ROW_MULTIPLE, *block.shape[1:])
                 block = torch.cat([block, filling])
             parts.append(predict_block(block).take(slice(n)))
-        return join(parts, torch.cat)
+        return join_predictions(parts, torch.cat)
     finally:
         estimator.train(was_training)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from hetcal._checks import check_choice, check_number, must
 from hetcal.estimators.base import drops_channels
 from hetcal.estimators.passes import RandomLayer, SampledPasses, moments, split_at_first_random_layer
-from hetcal.estimators.thinned import ThinnedNetworks, thin
+from hetcal.estimators.thinned import ThinnedNetworks, thin_networks
 from hetcal.exceptions import DropoutInsertedWarning
 from hetcal.networks import DROPOUT_LAYERS, WEIGHT_LAYERS, PrivateDropout, replace_layers_
 from hetcal.prediction import Prediction
@@ -91,7 +91,7 @@ class MCDropout(SampledPasses):
         if self._thinned is None or self._thinned[0] != weights:
             self._thinned = (
                 weights,
-                thin(*split_at_first_random_layer(self.network), self.prediction_samples, self.n_targets),
+                thin_networks(*split_at_first_random_layer(self.network), self.prediction_samples, self.n_targets),
             )
         thinned = self._thinned[1]
         return self if thinned is None else lambda x: moments(thinned(x), self.std_floor)

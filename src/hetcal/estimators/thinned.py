@@ -2,7 +2,7 @@
 
 One mask per pass makes a pass one network, and a unit that the mask drops need not be computed at all: with rate 0.2
 the products between hidden layers shrink to 0.8 x 0.8. Only for prediction, where the masks are fixed, and only for a
-chain of linear layers, elementwise activations and dropout; `thin` says None to anything else.
+chain of linear layers, elementwise activations and dropout; `thin_networks` returns None to anything else.
 """
 
 from dataclasses import dataclass
@@ -88,9 +88,11 @@ class ThinnedNetworks:
 
 
 @torch.no_grad()
-def thin(before: list[nn.Module], after: list[nn.Module], n_passes: int, n_targets: int = 1) -> ThinnedNetworks | None:
+def thin_networks(
+    before: list[nn.Module], after: list[nn.Module], n_passes: int, n_targets: int = 1
+) -> ThinnedNetworks | None:
     """Thinned copies of a chain that begins with the layers `before` the first mask; None if it is no such chain."""
-    chain = parse(after)
+    chain = parse_chain(after)
     if chain is None:
         return None
     first_kept, stages = chain
@@ -100,7 +102,7 @@ def thin(before: list[nn.Module], after: list[nn.Module], n_passes: int, n_targe
     return ThinnedNetworks(before, [thin_pass(first_kept[j], stages, j) for j in range(n_passes)], n_targets)
 
 
-def parse(layers: list[nn.Module]) -> tuple[list[Tensor], list[Stage]] | None:
+def parse_chain(layers: list[nn.Module]) -> tuple[list[Tensor], list[Stage]] | None:
     """Dropout, then (linear, activations, dropout) again and again, the last stage without dropout."""
     dropout, *rest = layers
     if not isinstance(dropout, PrivateDropout) or not rest or type(rest[0]) is not nn.Linear:

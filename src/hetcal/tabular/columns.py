@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hetcal._checks import Floats, must, reads_as_number
 
-MISSING = "(missing)"
+MISSING_LABEL = "(missing)"
 
 
 DATE_ADVICE = "give the column a date type, for example by pandas.to_datetime"
@@ -22,7 +22,7 @@ DATE_ADVICE = "give the column a date type, for example by pandas.to_datetime"
 @dataclass
 class Table:
     """A user's table as columns: name -> float64 numbers (missing = NaN), datetime64 dates (missing = NaT) or text
-    labels (missing = MISSING)."""
+    labels (missing = MISSING_LABEL)."""
 
     columns: dict[str, NDArray[Any]]
 
@@ -128,7 +128,7 @@ def is_missing(value: Any) -> bool:
 
 def labels(values: Sequence[str | None]) -> NDArray[Any]:
     column = np.empty(len(values), dtype=object)
-    column[:] = [MISSING if value is None else value for value in values]
+    column[:] = [MISSING_LABEL if value is None else value for value in values]
     return column
 
 

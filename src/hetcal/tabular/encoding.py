@@ -147,19 +147,19 @@ class TableEncoder:
 
 def far(values: NDArray[Any], low: float, high: float) -> int:
     """How many values are beyond a range by more than half its width."""
-    numbers, margin = as_numbers(values), high / 2 - low / 2
+    numbers, margin = numbers_or_days(values), high / 2 - low / 2
     with np.errstate(invalid="ignore", over="ignore"):
         return int(((numbers < low - margin) | (numbers > high + margin)).sum())
 
 
-def as_numbers(values: NDArray[Any]) -> Floats:
+def numbers_or_days(values: NDArray[Any]) -> Floats:
     """Numbers as they are, dates in days since 1970."""
     return date_features(values)[:, 0] if values.dtype.kind == "M" else values
 
 
 def range_of(values: NDArray[Any]) -> tuple[float, float] | None:
     """Least and largest of the present numbers, or dates in days since 1970."""
-    numbers = as_numbers(values)
+    numbers = numbers_or_days(values)
     present = numbers[~np.isnan(numbers)]
     return (float(present.min()), float(present.max())) if len(present) else None
 

@@ -9,7 +9,7 @@ from numpy.testing import assert_array_equal
 
 from hetcal.cli.tables import patterns
 from hetcal.cli.tables.kinds import Place, check_type, read_column
-from hetcal.tabular.columns import MISSING, read_series
+from hetcal.tabular.columns import MISSING_LABEL, read_series
 
 NAN, NAT = float("nan"), np.datetime64("NaT")
 
@@ -103,7 +103,7 @@ def test_text(cells, expected):
     words = column(cells)
     assert list(words) == expected
     known = read_series("x", nw.from_native(pd.Series(words), series_only=True))
-    assert known.tolist() == [MISSING if word is None else word for word in expected]
+    assert known.tolist() == [MISSING_LABEL if word is None else word for word in expected]
 
 
 def test_text_by_force():
