@@ -453,7 +453,7 @@ class TestMessages:
     X, y = stated(TEST)[:20], TEST.y[:20]
 
     def test_not_fitted(self, name):
-        message = r"^regressor must be fitted, got regressor=BayesianRidge\(\); call its fit first, on other rows than"
+        message = r"^regressor must be fitted, got regressor=BayesianRidge\(\); call its fit first, with other"
         with pytest.raises(NotFittedError, match=message):
             RECALIBRATORS[name](BayesianRidge()).fit(self.X, self.y)
         with pytest.raises(NotFittedError, match="not fitted yet"):
@@ -538,10 +538,10 @@ def test_messages_of_conformal():
     data = heteroscedastic(30)
     with pytest.raises(ValueError, match=r"method must be one of \['cross', 'split'\], got method='crss'; did you"):
         ConformalRecalibrator(BayesianRidge(), "crss").fit(data.X, data.y)
-    with pytest.raises(ValueError, match="cv must leave each row out once, got cv=ShuffleSplit"):
+    with pytest.raises(ValueError, match="cv must hold out each row once, got cv=ShuffleSplit"):
         ConformalRecalibrator(BayesianRidge(), "cross", cv=ShuffleSplit(3)).fit(data.X, data.y)
     frozen = FrozenEstimator(BayesianRidge().fit(data.X, data.y))
-    with pytest.raises(ValueError, match=r"regressor must be free to be fitted again for method='cross', got .*Frozen"):
+    with pytest.raises(ValueError, match=r"regressor must be one that can be fitted again .*'cross', got .*Frozen"):
         ConformalRecalibrator(frozen, "cross").fit(data.X, data.y)
     with pytest.raises(ValueError, match=r"(?i)number of splits n_splits=5 greater than the number of samples"):
         ConformalRecalibrator(BayesianRidge(), "cross").fit(data.X[:3], data.y[:3])

@@ -1,6 +1,6 @@
-"""Classes instead of numbers: HCClassifier, and the likelihood of a class under Gaussian logits.
+"""The scikit-learn classifier, and the likelihood of a class under Gaussian logits.
 
-The paper calls this extension straightforward (section 4): the estimator answers a mean and a sigma for the logit of
+The paper calls this extension straightforward (section 4): the estimator predicts a mean and a sigma for the logit of
 every class, and the likelihood of the observed class integrates over them, so that sigma is trained as in regression.
 Such integrals have no closed form; this file hides how they are approximated.
 """
@@ -25,8 +25,8 @@ from hetcal.tabular.building import resolve_name
 from hetcal.tabular.columns import is_missing
 from hetcal.tabular.model import TabularModel
 
-# Those whose own loss never looks at y. Quantile heads and ensembles have one that measures distances to a number,
-# and without it they would be something else than their name says.
+# The estimators whose own loss does not depend on y. That of quantile heads and ensembles measures distances to a
+# number, and without it they would not be what their names say.
 CLASS_ESTIMATORS = ("bayes_by_backprop", "concrete_dropout", "mc_dropout", "variance_head")
 # Draws of the logits in `sampling`, in pairs of opposite sign.
 DRAWS = 64
@@ -41,7 +41,7 @@ Likelihood = Callable[[Prediction], Tensor]
 
 
 def probit(prediction: Prediction) -> Tensor:
-    r"""Log probability of every class, (n, K), in the mean-field approximation: sigma is a temperature per class.
+    r"""Log probability of every class, (n, K), by the mean-field approximation: sigma acts as a temperature per class.
 
     .. math:: \log \mathrm{softmax}\left(\frac{\mu}{\sqrt{1 + \frac\pi8 \sigma^2}}\right)
 
@@ -56,11 +56,11 @@ def probit(prediction: Prediction) -> Tensor:
 
 
 def sampling(prediction: Prediction) -> Tensor:
-    r"""Log probability of every class, (n, K), as the average over draws of the logits.
+    r"""Log probability of every class, (n, K), averaged over draws of the logits.
 
     .. math:: \log \frac1S \sum_s \mathrm{softmax}(\mu + \sigma \varepsilon_s), \qquad \varepsilon_s \sim N(0, I)
 
-    with S = `DRAWS`. The draws are the same for all rows and at all times, so prediction is a function.
+    with S = `DRAWS`. The draws are always the same, for all rows, so that prediction is deterministic.
 
     >>> sampling(Prediction(torch.tensor([[0.0, 2.0]]), torch.tensor([[3.0, 3.0]]))).exp().sum()
     tensor(1.)
@@ -76,7 +76,7 @@ LIKELIHOODS: dict[str, Likelihood] = {"probit": probit, "sampling": sampling}
 
 
 def class_nll(prediction: Prediction, y: Tensor, likelihood: Likelihood = probit) -> Tensor:
-    """An objective for one's own loop: minus the log probability of class y, (n,) integers from 0.
+    """Objective for a loop of your own: minus the log probability of class y, (n,) integers from 0.
 
     >>> class_nll(Prediction(torch.tensor([[0.0, 2.0]]), torch.tensor([[3.0, 3.0]])), torch.tensor([1]))
     tensor([0.3300])
@@ -85,27 +85,28 @@ def class_nll(prediction: Prediction, y: Tensor, likelihood: Likelihood = probit
 
 
 class HCClassifier(ClassifierMixin, TabularModel):
-    """Neural network classification whose probabilities integrate over uncertain logits, from one training run.
+    """Neural network classifier with heteroscedastic calibration (HC): probabilities from logits with a sigma each.
 
-    Fits tables as `HCRegressor` does. The settings that are not listed here are those of `HCRegressor`.
+    The likelihood of a class integrates over its uncertain logits, in a single training run. Tables are fitted as by
+    `HCRegressor`, whose documentation also describes the settings that are not listed here.
 
     Args:
         estimator: Where the sigma of the logits comes from: "mc_dropout", "concrete_dropout", "bayes_by_backprop",
             "variance_head", or a class with the members of `hetcal.estimators.base` that takes `n_targets` (one logit
-            per class) and whose own loss makes sense if y holds class numbers. The other registered estimators are
-            refused: their own loss measures distances between y and a number.
+            per class) and whose own loss makes sense for y as class numbers. The other registered estimators are
+            refused, because their own loss measures distances between y and a number.
         likelihood: How the class probabilities integrate over the Gaussian logits: "probit", by a formula;
-            "sampling", by 64 draws; or a function of the prediction that answers log probabilities (n, K).
-        network: As for `HCRegressor`; a module must end with one output per class, two for "variance_head".
+            "sampling", by 64 draws; or a function that maps the prediction to log probabilities (n, K).
+        network: As for `HCRegressor`. A module must end with one output per class, two for "variance_head".
 
     Attributes:
-        classes_: The classes, sorted: the columns of `predict_proba` and `predict_logits`.
+        classes_: The sorted classes, in the order of the columns of `predict_proba` and `predict_logits`.
         estimator_: The trained torch module.
         encoder_: The fitted `TableEncoder`.
-        history_: The training `History`; there is no `rmse` and no `ce` for classes.
+        history_: The `History` of training; `rmse` and `ce` are empty for classes.
         seed_: The seed drawn from `random_state`.
-        n_features_in_: Number of columns seen in fit.
-        feature_names_in_: Their names, if X was a frame with names.
+        n_features_in_: Number of columns seen during fit.
+        feature_names_in_: Names of the columns seen during fit, if X was a frame with names.
 
     >>> X = np.linspace(-2, 2, 200)[:, None]
     >>> model = HCClassifier(width=16, max_epochs=5, random_state=0).fit(X, np.where(X[:, 0] > 0, "yes", "no"))
@@ -172,9 +173,9 @@ class HCClassifier(ClassifierMixin, TabularModel):
         Args:
             X: (n, d) frame or array; missing values are allowed.
             y: (n,) classes: text, whole numbers or booleans, at least two different ones.
-            sample_weight: (n,) weights, at least 0; a weight of 2 counts exactly like the row given twice, and a weight
-                of 0 like the row left away: a class without any weight is none of `classes_`.
-            groups: (n,) labels of rows that belong together, see `HCRegressor.fit`.
+            sample_weight: (n,) weights, at least 0; a weight of 2 counts exactly like giving the row twice, and a
+                weight of 0 like omitting it. A class without any weight is not one of `classes_`.
+            groups: (n,) labels of rows that belong together; see `HCRegressor.fit`.
         """
         check_class_estimator(self.estimator)
         objective = partial(class_nll, likelihood=resolve_name("likelihood", self.likelihood, LIKELIHOODS))
@@ -195,8 +196,8 @@ class HCClassifier(ClassifierMixin, TabularModel):
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class per row, (n,)."""
-        # Before self.classes_, so that an unfitted model says so.
+        """The most probable class of each row, (n,)."""
+        # Before self.classes_, so that an unfitted model raises NotFittedError.
         likeliest = self.predict_proba(X).argmax(axis=1)
         return self.classes_[likeliest]
 
@@ -212,16 +213,16 @@ class HCClassifier(ClassifierMixin, TabularModel):
         return np.concatenate(blocks)
 
     def predict_logits(self, X: Any) -> Prediction:
-        """Mean and std of the logits on NumPy arrays, (n, K) each; only differences between classes mean anything."""
+        """Mean and std of the logits on NumPy arrays, (n, K) each; only differences between classes have a meaning."""
         return self._predict(X)
 
 
 def check_class_estimator(estimator: Any) -> None:
-    """Refuse the registered estimators whose own loss takes y for a number, by name and as classes."""
+    """Refuse the registered estimators whose own loss takes y as a number, whether given by name or as a class."""
     if estimator in list(ESTIMATORS) or estimator in ESTIMATORS.values():
         if estimator in CLASS_ESTIMATORS or estimator in [ESTIMATORS[name] for name in CLASS_ESTIMATORS]:
             return
-        advice = "its own loss measures distances to a number, and classes have none"
+        advice = "its own loss measures distances to a number, and a class is not a number"
         raise must("estimator", f"be one of {list(CLASS_ESTIMATORS)} for classes", estimator, advice)
     if not callable(estimator):
         check_choice("estimator", estimator, CLASS_ESTIMATORS)

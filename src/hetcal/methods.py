@@ -1,8 +1,7 @@
-"""METHODS: the paper's names, and more, as rows of one table (estimator, objective).
+"""METHODS: the paper's methods, and more, as rows of one table (estimator, objective).
 
-A reader who wants the paper's idea in one place finds it here: "MC Dropout" and "Dropout-HC" take sigma from the same
-place and differ in their objective. So do all pairs below: whatever the estimator, HC puts its sigma into the
-likelihood.
+This is the paper's idea in one place: "MC Dropout" and "Dropout-HC" take sigma from the same estimator and differ in
+their objective. So do all pairs below: whatever the estimator, HC puts its sigma into the likelihood.
 """
 
 from dataclasses import dataclass, field
@@ -25,13 +24,13 @@ class Method:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-# The paper sets the dropout rate 0.2 where dropout gives sigma. Methods with heads need another regularizer; half that
-# rate and a strong weight decay did well on validation rows inside the training parts (benchmarks/paper).
+# The paper sets the dropout rate to 0.2 where dropout gives sigma. Methods with heads need another regularizer; half
+# that rate and a strong weight decay did well on validation rows within the training parts (benchmarks/paper).
 DROPOUT = {"dropout": 0.2}
 HEADS = {"dropout": 0.1, "weight_decay": 1.0}
-# An ensemble averages noise away by itself; dropout as well made it slower, not better (same rows).
+# An ensemble averages noise away by itself; additional dropout made it slower, not better (on the same rows).
 ENSEMBLE = {"dropout": 0.0, "weight_decay": 1.0}
-# Without HC, dropout and its relatives are trained as published, by one pass: a mask, or a draw, for each row.
+# Without HC, dropout and its relatives are trained as published, with one pass: a mask, or a draw, for each row.
 ORDINARY_DROPOUT = {**DROPOUT, "estimator_options": {"samples": 1, "masks": "per_row"}}
 ONE_PASS = {"estimator_options": {"samples": 1}}
 # The estimator's own loss does all the training; the objective only judges epochs.
@@ -56,7 +55,7 @@ METHODS = {
     "ensemble_spread_hc": Method("Ensemble spread-HC", "ensemble_spread", "nll", ENSEMBLE),
     "deep_ensemble": Method("Deep Ensemble", "ensemble", "nll", {**ENSEMBLE, **OWN_LOSS_ONLY}),
     "ensemble_hc": Method("Ensemble-HC", "ensemble", "nll", ENSEMBLE),
-    # Sigmas that know nothing, for the argument against recalibration (benchmarks/recalibration).
+    # Uninformative sigmas, for the argument against recalibration (benchmarks/recalibration).
     "constant_sigma": Method("Constant sigma", ConstantSigma, "squared_error", HEADS),
     "random_sigma": Method("Random sigma", RandomSigma, "squared_error", HEADS),
 }

@@ -1,4 +1,4 @@
-"""scikit-learn on top: HCRegressor, from a table and its target to predictions in the units of y."""
+"""The scikit-learn regressor: from a table and its target to predictions in the units of y."""
 
 import warnings
 from collections.abc import Sequence
@@ -10,11 +10,13 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
+from torch import nn
 
 from hetcal._checks import Floats, check_choice, check_levels, check_vector, must
 from hetcal.estimators import ESTIMATORS, predict
 from hetcal.exceptions import DegenerateDataWarning
 from hetcal.families import Family, StudentT, check_family
+from hetcal.metrics.history import History
 from hetcal.objectives import OBJECTIVES, Objective, gaussian_nll, squared_error
 from hetcal.prediction import Prediction, TransformedPrediction
 from hetcal.tabular.building import check_estimator_options, resolve_name
@@ -22,64 +24,66 @@ from hetcal.tabular.model import TabularModel, TrainingRows
 from hetcal.training import MIN_ROWS_FOR_VALIDATION
 from hetcal.transforms import TRANSFORMS, PerTarget, Standardizer, TargetTransform
 
-# The standardized target is rounded to a thousandth of its standard deviation, the size of the estimators' floor under
-# sigma. Rounding errors of y (in kelvin instead of degrees, say) then vanish here; in training, which is chaotic, a
-# single bit would grow into another model.
+# The standardized target is rounded to a thousandth of its standard deviation, which is the estimators' floor of sigma.
+# Rounding errors of y (in kelvin instead of degrees Celsius, say) then vanish. Otherwise a single bit would grow into
+# another model, because training is chaotic.
 TARGET_GRID = 2.0**-10
 
 
 class HCRegressor(RegressorMixin, TabularModel):
-    """Neural network regression with calibrated prediction intervals from one training run.
+    """Neural network regressor with heteroscedastic calibration (HC): prediction intervals from one training run.
 
-    Fits tables as they come: pandas or polars frames with numbers, booleans, text, categories and missing values, or
-    numeric arrays. Columns of a frame are matched by name. Everything is in the units of y.
+    HC puts the predictive standard deviation of any uncertainty estimator into the likelihood that is trained. Tables
+    are fitted as they are: pandas or polars frames with numbers, booleans, dates, text, categories and missing values,
+    or numeric arrays. The columns of a frame are matched by name. All predictions are in the units of y.
 
     Args:
-        estimator: Where sigma comes from: a name in `hetcal.estimators.ESTIMATORS`, such as "mc_dropout",
-            "variance_head" or "ensemble", or a class with the members of `hetcal.estimators.base`.
-        objective: What is trained: "nll", the likelihood (calibrates; eq. 1 of the paper for the Gaussian family),
-            "squared_error" (does not), "gaussian_nll", "beta_nll", "faithful_nll", "crps", or a function
+        estimator: Where the predictive standard deviation comes from: a name in `hetcal.estimators.ESTIMATORS`, such as
+            "mc_dropout", "variance_head" or "ensemble", or a class with the members of `hetcal.estimators.base`.
+        objective: What is trained: "nll", the likelihood (it calibrates; eq. 1 of the paper for the Gaussian family),
+            "squared_error" (it does not), "gaussian_nll", "beta_nll", "faithful_nll", "crps", or a function
             `(prediction, y) -> loss per row`.
-        family: Shape of the predictive distribution: "gaussian", "laplace", "student_t" (degrees of freedom are
+        family: Shape of the predictive distribution: "gaussian", "laplace", "student_t" (its degrees of freedom are
             learned), or a family such as `hetcal.families.StudentT(df=4)`. Intervals, quantiles and scores follow it.
-        target_transform: None, "log", "yeo-johnson" or "quantile": the network predicts the transformed target, and
-            everything is mapped back. "auto" trains once with each and keeps what the validation rows find likeliest.
-        network: None for an `MLP`; or a class or factory `(n_inputs, n_outputs) -> nn.Module`; or an `nn.Module`,
-            which is copied and initialized anew at each fit.
+        target_transform: None, "log", "yeo-johnson" or "quantile". The network predicts the transformed target, and
+            predictions are mapped back. "auto" trains a model with each and keeps the simplest whose likelihood on the
+            validation rows is within two standard errors of the best.
+        network: None for an `MLP`; a class or function `(n_inputs, n_outputs) -> nn.Module`; or an `nn.Module`, which
+            is copied and initialized anew in each fit.
         width: Units per hidden layer of the `MLP`.
-        depth: Hidden layers of the `MLP`.
-        dropout: Dropout rate of the `MLP`: what "mc_dropout" samples, and a regularizer for every estimator.
+        depth: Number of hidden layers of the `MLP`.
+        dropout: Dropout rate of the `MLP`. "mc_dropout" samples it; for all estimators it is a regularizer.
         estimator_options: Further settings of the estimator, such as `{"samples": 20}`.
-        objective_weight: Weight of the objective beside the estimator's own loss.
-        learning_rate: Of AdamW at its highest; it falls to 0 along half a cosine over `max_steps`.
-        weight_decay: Of AdamW for up to 1,000 rows; beyond, it fades as 1,000 / n, as a prior weighs less the more data
-            there are.
+        objective_weight: Weight of the objective relative to the estimator's own loss.
+        learning_rate: Peak learning rate of AdamW.
+        weight_decay: Weight decay of AdamW; `hetcal.training.TrainingSettings` tells how it depends on the number of
+            rows.
         batch_size: Rows per training step.
-        max_steps: Upper limit on the training steps: bounds the time, whatever the number of rows.
+        max_steps: Upper limit on the training steps; it bounds the training time, whatever the number of rows.
         max_epochs: Upper limit on the passes over the data.
-        patience: Epochs without a better validation objective after which training stops.
-        validation_fraction: Part of the training rows that chooses the best epoch.
-        input_noise: Noise on the standardized inputs in training, with a standard deviation of `input_noise` / sqrt(n)
-            for n rows. Intervals of small tables come out too narrow without.
-        column_order: "by_name" takes the columns of a frame in any order; "as_fitted" refuses another order, as
+        patience: Epochs without a better validation score after which training stops.
+        validation_fraction: Fraction of the training rows held out to choose the best epoch.
+        input_noise: Noise on the standardized inputs in training, which widens the intervals of small tables;
+            `hetcal.training.TrainingSettings` tells how it depends on the number of rows.
+        column_order: "by_name" accepts the columns of a frame in any order; "as_fitted" refuses another order, as
             scikit-learn's own estimators do.
-        random_state: None, an integer, or a NumPy generator. An integer makes fit and predict repeatable bit for bit
-            on one machine with one number of threads. Global generators are left as they were, unless a user's network
-            draws from them itself (`torch.nn.functional.dropout`); put `nn.Dropout` there instead.
+        random_state: None, an integer, or a NumPy generator. An integer makes fit and predict reproducible bit for bit
+            on one machine with one number of threads. Global generators are not touched, unless a user's network draws
+            from them itself (`torch.nn.functional.dropout`); use `nn.Dropout` there instead.
         device: "cpu" or "cuda".
-        progress: Show a progress bar while fitting.
+        progress: Show a progress bar during training.
 
     Attributes:
         estimator_: The trained torch module.
         encoder_: The fitted `TableEncoder`.
-        target_transform_: Name of the transform that is used, or None.
+        target_transform_: Name of the chosen transform, or None.
         transform_: The fitted transform of y, or None; see `hetcal.transforms`.
-        target_scaler_: The fitted `Standardizer` of y, transformed if at all.
-        history_: The training `History`; its `rmse` is in the units of y, for one target that is not transformed.
+        target_scaler_: The fitted `Standardizer` of y, or of the transformed y.
+        history_: The `History` of training. Its `rmse` is in the units of y for a single target without transform.
         n_targets_: Number of targets.
         seed_: The seed drawn from `random_state`.
-        n_features_in_: Number of columns seen in fit.
-        feature_names_in_: Their names, if X was a frame with names.
+        n_features_in_: Number of columns seen during fit.
+        feature_names_in_: Names of the columns seen during fit, if X was a frame with names.
 
     >>> X = np.linspace(-2, 2, 200)[:, None]
     >>> model = HCRegressor(width=16, max_epochs=5, random_state=0).fit(X, np.sin(X[:, 0]))
@@ -155,10 +159,10 @@ class HCRegressor(RegressorMixin, TabularModel):
         Args:
             X: (n, d) frame or array; missing values are allowed.
             y: (n,) finite numbers; or (n, k) for k targets, which share the network and are independent given X.
-            sample_weight: (n,) weights, at least 0; a weight of 2 counts exactly like the row given twice.
-            groups: (n,) labels of rows that belong together (a patient, a day). The validation part is then drawn by
-                whole groups: give them if you will predict for new groups, or training stops too late and the
-                intervals come out too narrow there.
+            sample_weight: (n,) weights, at least 0; a weight of 2 counts exactly like giving the row twice.
+            groups: (n,) labels of rows that belong together (a patient, a day). Whole groups are then held out for
+                validation. Give them if you will predict for new groups; otherwise training stops too late, and the
+                intervals for new groups come out too narrow.
         """
         objective = resolve_name("objective", self.objective, OBJECTIVES)
         check_likelihood(self.family, objective)
@@ -180,44 +184,45 @@ class HCRegressor(RegressorMixin, TabularModel):
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Mean, (n,) or (n, k) for k targets; with `return_std=True` the pair of mean and standard deviation."""
+        """The predicted mean, (n,) or (n, k) for k targets; with `return_std=True` the pair of mean and std."""
         prediction = self.predict_dist(X)
         return (prediction.mean, prediction.std) if return_std else prediction.mean
 
     def predict_interval(self, X: Any, level: ArrayLike = 0.9) -> Floats:
-        """Central intervals: (n, 2) for one level, (n, 2, L) for a list of L; (n, k, 2, ...) for k targets."""
+        """Central prediction intervals, (n, 2) for one level, (n, 2, L) for L levels; (n, k, 2, ...) for k targets."""
         check_levels("level", level)
         return self.predict_dist(X).interval(level)
 
     def predict_quantiles(self, X: Any, q: ArrayLike = (0.05, 0.5, 0.95)) -> Floats:
-        """Quantiles: (n, L) for a list of L probabilities, (n,) for a single one; (n, k, ...) for k targets."""
+        """Quantiles, (n,) for one probability, (n, L) for a list of L probabilities; (n, k, ...) for k targets."""
         check_levels("q", q)
         return self.predict_dist(X).quantile(q)
 
     def predict_dist(self, X: Any) -> Prediction | TransformedPrediction:
-        """The whole predictive distribution on NumPy arrays, in the units of y: mean, std, quantile, log_prob, ..."""
+        """The predictive distribution of each row on NumPy arrays: mean, std, interval, quantile, log_prob, ..."""
         return in_units_of_y(self._predict(X), self.target_scaler_, self.transform_)
 
     def _fit_candidate(
         self, name: str | None, objective: Objective, rows: TrainingRows, held_out: Sequence[int] = ()
     ) -> "Candidate":
-        """A model that is trained on the target under one transform; `held_out` rows have no part in its shape."""
+        """A model of the target under one transform, which is fitted without the `held_out` rows."""
         target, transform = rows.target, None
         if name is not None:
             weights = rows.weights.copy()
             weights[list(held_out)] = 0.0  # rows that judge a transform must not shape it
             transform = fit_transform(name, target, weights)
-        scaler = fit_target_scaler(target if transform is None else transform.forward(target), rows.weights)
-        candidate = Candidate(name, transform, scaler)
-        candidate.estimator, candidate.history = self._train(
+            target = transform.forward(target)
+        scaler = fit_target_scaler(target, rows.weights)
+        standardized = TARGET_GRID * np.round(scaler.transform(target) / TARGET_GRID)
+        estimator, history = self._train(
             objective,
             rows,
-            torch.from_numpy(candidate.standardized(target).astype(np.float32)),
+            torch.from_numpy(standardized.astype(np.float32)),
             n_targets=rows.n_targets,
             family=self.family,
             objective_weight=self.objective_weight,
         )
-        return candidate
+        return Candidate(name, transform, scaler, estimator, history)
 
     def _transforms(self, target: Floats) -> list[str | None]:
         """The transforms to try, simplest first."""
@@ -243,21 +248,17 @@ class Candidate:
     name: str | None
     transform: TargetTransform | PerTarget | None
     scaler: Standardizer
-    estimator: Any = None
-    history: Any = None
-
-    def standardized(self, target: Floats) -> Floats:
-        transformed = target if self.transform is None else self.transform.forward(target)
-        return TARGET_GRID * np.round(self.scaler.transform(transformed) / TARGET_GRID)
+    estimator: nn.Module
+    history: History
 
     def log_prob(self, x: torch.Tensor, target: Floats) -> Floats:
-        """Log density per row, mean over the targets, in the units of y."""
+        """Log density per row, averaged over the targets, in the units of y."""
         prediction = in_units_of_y(predict(self.estimator, x).numpy(), self.scaler, self.transform)
         return np.asarray(prediction.log_prob(target)).reshape(len(target), -1).mean(1)
 
 
 def likeliest(candidates: Sequence[Candidate], rows: TrainingRows) -> Candidate:
-    """The first, that is the simplest, candidate within two standard errors of the likeliest on the validation rows."""
+    """The first (simplest) candidate within two standard errors of the likeliest on the validation rows."""
     judging = candidates[0].history.validation_rows
     share = rows.weights[judging] / rows.weights[judging].sum()
     x = rows.x[judging].to(next(candidates[0].estimator.parameters()).device)
@@ -274,7 +275,7 @@ def likeliest(candidates: Sequence[Candidate], rows: TrainingRows) -> Candidate:
 def in_units_of_y(
     prediction: Prediction, scaler: Standardizer, transform: TargetTransform | PerTarget | None
 ) -> Prediction | TransformedPrediction:
-    """The one place where scaling of y, and its transform, are undone."""
+    """Undo standardization and transform of y: the one place where a prediction returns to the units of y."""
     prediction = scaler.inverse(prediction)
     return prediction if transform is None else TransformedPrediction(prediction, transform)
 
@@ -287,20 +288,20 @@ def fit_transform(name: str, y: Floats, weights: Floats) -> TargetTransform | Pe
 
 
 def check_likelihood(family: Any, objective: Objective) -> None:
-    """Degrees of freedom that no objective trains would stay where they start, and nobody would notice."""
+    """Refuse degrees of freedom that no objective trains: they would silently keep their initial value."""
     if check_family(family) == StudentT.name and objective in (squared_error, gaussian_nll):
         raise must(
             "family",
-            f"be trained by the objective, and {objective.__name__} does not",
+            f"be trained by the objective, which {objective.__name__} does not do",
             family,
             "use objective='nll', or fix the degrees of freedom: family=hetcal.families.StudentT(df=4)",
         )
 
 
 def check_passes(options: Any, objective: Objective, objective_weight: Any) -> None:
-    """One pass has no spread: the likelihood would be that of the floor under sigma."""
+    """Refuse a single pass, which has no spread: the likelihood would see the floor of sigma only."""
     if check_estimator_options(options).get("samples") == 1 and objective is not squared_error and objective_weight:
-        advice = "give at least 4 passes, or train by squared_error"
+        advice = "give at least 4 passes, or use objective='squared_error'"
         raise must("samples", "be at least 4 for an objective that trains sigma", 1, advice)
 
 
@@ -321,7 +322,7 @@ def warn_of_constants(target: Floats) -> None:
     for column in target.reshape(len(target), -1).T:
         if Standardizer().fit(column, np.ones(len(column))).is_constant:
             warnings.warn(
-                f"y is constant ({column[0]:g}); its standard deviation then means nothing",
+                f"y is constant ({column[0]:g}); its predictive standard deviation is meaningless",
                 DegenerateDataWarning,
                 stacklevel=3,
             )
@@ -329,6 +330,6 @@ def warn_of_constants(target: Floats) -> None:
 
 def fit_target_scaler(target: Floats, weights: Floats) -> Standardizer:
     scaler = Standardizer().fit(target, weights)
-    # So that intervals are narrow beside a constant, whatever its units.
+    # Intervals around a constant are then narrow compared with it, whatever its units.
     scaler.spread = np.where(scaler.is_constant, 1e-6, scaler.spread)
     return scaler

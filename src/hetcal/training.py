@@ -28,11 +28,11 @@ from hetcal.objectives import CRITERIA, Objective
 from hetcal.prediction import Prediction
 from hetcal.splitting import check_two_groups, hold_out
 
-# With fewer rows than this a tenth of them says nothing about when to stop; all rows then train.
+# With fewer rows, a tenth of them cannot tell when to stop; then all rows are trained on.
 MIN_ROWS_FOR_VALIDATION = 10
 # Up to this number of rows `weight_decay` applies in full.
 WEIGHT_DECAY_ROWS = 1000
-# However few the rows are, noise must not drown the inputs.
+# However few the rows are, noise must not dominate the inputs.
 MAX_INPUT_NOISE = 0.3
 MAX_BAD_STEPS = 20
 WARM_UP_STEPS = 100
@@ -209,7 +209,7 @@ def check_group_numbers(groups: Tensor | None, n: int) -> GroupNumbers:
 
 
 class TrainingRun:
-    """One call of `train`: the parts of the loop, and its epochs."""
+    """One call of `train`: the parts of the loop and its epochs."""
 
     def __init__(
         self, estimator: Any, objective: Objective, rows: TensorRows, groups: GroupNumbers, settings: TrainingSettings
@@ -277,7 +277,7 @@ class TrainingRun:
         check_loss(objective_rows, batch.y)
         own_rows = self.estimator.own_loss(prediction, batch.y, n_train)
         if own_rows.ndim == 0 and batch.y.ndim == 2:
-            own_rows = own_rows / batch.y.shape[1]  # one prior for all targets, beside a mean over them
+            own_rows = own_rows / batch.y.shape[1]  # one prior for all targets; the objective is a mean over them
         return prediction, mean_over_targets(objective_rows), mean_over_targets(own_rows)
 
     def finish(self) -> None:

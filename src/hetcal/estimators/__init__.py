@@ -1,5 +1,7 @@
-"""One file per answer to "sigma from where?". `ESTIMATORS` is the one registration: a line here, and the regressor,
-the contract tests and everything built on them have it."""
+"""Estimators: where the predictive standard deviation comes from, one file for each answer.
+
+`ESTIMATORS` is the registry. One line there makes an estimator known to the regressor, the command line and the tests.
+"""
 
 from hetcal.estimators.base import AbstractEstimator, parameter_groups, predict
 from hetcal.estimators.bayes_by_backprop import BayesByBackprop
