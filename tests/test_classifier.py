@@ -21,7 +21,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_predict, train_test_
 from torch import nn
 
 from hetcal import HCClassifier
-from hetcal.classifier import CLASS_ESTIMATORS, LIKELIHOODS, class_nll, cut_mixed_rows, probit, sampling
+from hetcal.classifier import CLASS_ESTIMATORS, LIKELIHOODS, class_nll, probit, sampling
 from hetcal.estimators import ESTIMATORS, Ensemble, MCDropout, VarianceHead
 from hetcal.exceptions import DegenerateDataWarning
 from hetcal.metrics.classification import (
@@ -31,7 +31,6 @@ from hetcal.metrics.classification import (
 )
 from hetcal.networks import MLP
 from hetcal.prediction import Prediction
-from hetcal.tabular.columns import Table
 
 X, Y = load_iris(return_X_y=True)
 NAMES = load_iris().target_names[Y]
@@ -295,14 +294,6 @@ def test_shares_and_weights():
     assert_allclose(quick().fit(frame, MOVED, sample_weight=weights * 1e-9).predict_proba(frame), weighted, atol=1e-3)
 
 
-def test_only_mixed_rows_are_cut():
-    """Into pieces of a thousandth of all weight, with the same sum; whole where X has one class, however heavy."""
-    table = Table({"a": np.array([1.0, 1.0, 2.0, np.nan, np.nan]), "b": np.array(list("xxxyy"), dtype=object)})
-    rows, weights = cut_mixed_rows(table, np.array([4.0, 1e-9, 90.0, 2.0, 4.0]))
-    assert np.bincount(rows).tolist() == [40, 1, 1, 20, 40]
-    assert_allclose(weights, np.where(rows == 2, 90, np.where(rows == 1, 1e-9, 0.1)))
-
-
 @pytest.mark.parametrize("likelihood", LIKELIHOODS)
 def test_weights_are_repetitions_and_order_does_not_matter(likelihood):
     """Bit for bit, with mini-batches and validation."""
@@ -315,8 +306,8 @@ def test_weights_are_repetitions_and_order_does_not_matter(likelihood):
     assert_array_equal(model.fit(X.repeat(weights, axis=0), NAMES.repeat(weights)).predict_proba(X), weighted)
 
 
-def test_a_class_without_weight_is_none():
-    """As if its rows were left away, whether it comes first, last or between."""
+def test_a_class_without_weight_is_no_class():
+    """As if its rows were omitted, whether it comes first, last or between."""
     for gone in range(3):
         model = quick(max_epochs=3).fit(X, Y, sample_weight=(gone != Y) * 1.0)
         assert model.classes_.tolist() == [c for c in range(3) if c != gone]
@@ -378,7 +369,7 @@ REFUSED = {
     "one class": (["a"] * 150, ValueError, r"y must hold more than one class, got y=\['a'\]; there is nothing to tell"),
     "no y": (None, ValueError, r"y must be given: HCClassifier requires y"),
     "numbers": (X[:, 0] + 0.01, ValueError, r"Unknown label type: continuous"),
-    "too short": (Y[:-1], ValueError, r"y must have one class per row of X \(150\), got y='149 values'; give both"),
+    "too short": (Y[:-1], ValueError, r"y must have one value per row of X \(150\), got y='149 values'; give both"),
     "two columns": (np.column_stack([Y, Y]), ValueError, r"y should be a 1d array, got an array of shape \(150, 2\)"),
     "sparse": (sparse.csr_array(Y[:, None]), TypeError, r"y must be dense, got y='a sparse csr_array'; call y.toarray"),
     "None": (

@@ -6,7 +6,7 @@ from sklearn.datasets import load_diabetes
 
 import hetcal
 from hetcal.estimators import ESTIMATORS
-from hetcal.methods import PAPER
+from hetcal.methods import PAPER, method_name
 
 X, Y = (values[:150] for values in load_diabetes(return_X_y=True))
 
@@ -31,8 +31,25 @@ def test_methods_are_the_papers():
         "quantile_hc": ("quantile_range", "nll"),
     }
     assert hetcal.make("quantile_hc").objective_weight == 0.75
-    with pytest.raises(ValueError, match=r"method must be one of .*did you mean 'dropout_hc'\?"):
-        hetcal.make("dropout_hc")
+
+
+@pytest.mark.parametrize("name", sorted(hetcal.METHODS))
+def test_names_with_hyphens(name):
+    """Both spellings name the same method."""
+    assert method_name(name) == method_name(name.replace("_", "-")) == name
+    assert str(hetcal.make(name.replace("_", "-"))) == str(hetcal.make(name))
+
+
+@pytest.mark.parametrize("wrong", ["dropout_hx", "dropout-hx", "Dropout-HC"])
+def test_unknown_methods(wrong):
+    """As the user wrote it, with the nearest name that is known."""
+    message = rf"method must be one of .*got method='{wrong}'; did you mean 'dropout_hc'\?"
+    with pytest.raises(ValueError, match=message):
+        method_name(wrong)
+    with pytest.raises(ValueError, match=message):
+        hetcal.make(wrong)
+    with pytest.raises(ValueError, match=r"method must be one of .*got method=None"):
+        method_name(None)
 
 
 def test_every_estimator_comes_with_and_without_hc():

@@ -1,4 +1,6 @@
-"""Prediction: a distribution per row, on tensors and on arrays, for one target and several, as it is or transformed."""
+"""Prediction: a distribution per row, on tensors and arrays, for one target and several, transformed, recalibrated."""
+
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -6,12 +8,12 @@ import scoringrules
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
-from scipy import stats
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import integrate, stats
 from scipy.stats import norm
 
 from hetcal.families import GAUSSIAN, Laplace, StudentT
-from hetcal.prediction import BLOCK_ROWS, Prediction, TransformedPrediction, join
+from hetcal.prediction import NODE_ROWS, Prediction, RecalibratedPrediction, TransformedPrediction, join_predictions
 
 MEAN, STD = np.array([0.0, -3.0, 100.0]), np.array([1.0, 0.5, 20.0])
 EPISTEMIC, ALEATORIC = 0.6 * STD, 0.8 * STD  # squares add up
@@ -220,9 +222,9 @@ def test_parts_of_the_std_go_along(known):
     assert_is(prediction.take([2, 0]), MEAN[[2, 0]], 1, [2, 0])
     assert_is(prediction.take(slice(1, 3)), MEAN[1:], 1, slice(1, 3))
     assert_is(prediction.scaled(10.0, 5.0), 10 * MEAN + 5, 10)
-    assert_is(join([prediction.take([0]), prediction.take([1, 2])], np.concatenate), MEAN, 1)
+    assert_is(join_predictions([prediction.take([0]), prediction.take([1, 2])], np.concatenate), MEAN, 1)
     tensors = Prediction(*(None if values is None else torch.tensor(values) for values in prediction.columns), family)
-    assert_is(join([tensors.take(slice(0, 2)), tensors.take(slice(2, 3))], torch.cat), MEAN, 1)
+    assert_is(join_predictions([tensors.take(slice(0, 2)), tensors.take(slice(2, 3))], torch.cat), MEAN, 1)
     assert_is(tensors.numpy(), MEAN, 1)
     assert all(values is None or values.dtype == np.float64 for values in tensors.numpy().columns)
     several = Prediction(*(None if v is None else np.column_stack([v + 1, v]) for v in prediction.columns), family)
@@ -315,7 +317,7 @@ def test_transformed_rows_and_targets():
 
 def test_transformed_moments_do_not_depend_on_the_block():
     """More rows than fit into one block of quantiles, and none at all."""
-    n = BLOCK_ROWS + 3
+    n = NODE_ROWS + 3
     mean, std = np.linspace(-1, 1, n), np.linspace(0.1, 1, n)
     prediction = TransformedPrediction(Prediction(mean, std), Exponent())
     assert_allclose(prediction.mean, stats.lognorm(std, scale=np.exp(mean)).mean(), rtol=1e-5)
@@ -337,3 +339,80 @@ def test_transformed_moments_of_values_near_the_end_of_floats():
         Prediction(MEAN, STD), type("Flat", (Identity,), {"inverse": lambda _, t: np.zeros_like(t)})()
     )
     assert (flat.std > 0).all()
+
+
+# RecalibratedPrediction.
+
+
+def recalibrated(n=3):
+    """Rows of different mean and std, bent to fifty skewed residuals as `IsotonicRecalibrator` does it."""
+    rng = np.random.default_rng(4)
+    base = Prediction(rng.normal(size=50), rng.uniform(0.2, 2, 50)).take(slice(n))
+    pit = norm.cdf(np.sort(rng.exponential(size=50) - 1))
+    return RecalibratedPrediction(base, np.concatenate([[0], pit, [1]]), np.arange(52) / 51)
+
+
+def test_density_integrates_to_one_and_to_the_distribution_function():
+    """`exp(log_prob)` is the derivative of `cdf`, steps and all."""
+    prediction = recalibrated(1)
+    knots = prediction.base.quantile(prediction.pit[1:-1])[0]
+    ends = prediction.base.mean + np.array([-12, 12]) * prediction.base.std
+    pieces = [ends[0], *knots, ends[1]]
+    density = lambda y: float(np.exp(prediction.log_prob(np.array([y])))[0])  # noqa: E731
+    masses = [integrate.quad(density, *piece)[0] for piece in pairwise(pieces)]
+    assert_allclose(sum(masses), 1, rtol=1e-8)
+    assert_allclose(np.cumsum(masses)[:-1], [prediction.cdf(np.array([knot]))[0] for knot in knots], rtol=1e-7)
+
+
+def test_moments_and_crps_against_draws():
+    """From the quantiles of a million uniform numbers: the sample's mean, std and CRPS, E|x - y| - E|x - x'| / 2.
+
+    The 200 quantiles of equal probability round the tails off a little.
+    """
+    prediction = recalibrated()
+    draws = np.random.default_rng(0).uniform(size=1_000_000)
+    sample = prediction.quantile(np.sort(draws))  # (3, draws)
+    assert_allclose(prediction.mean, sample.mean(-1), atol=0.005 * prediction.std.max())
+    assert_allclose(prediction.std, sample.std(-1), rtol=0.02)
+    y = prediction.mean + np.array([-1.0, 0.5, 3.0]) * prediction.std
+    ranks = (np.arange(draws.size) + 0.5) / draws.size
+    spread = 2 * (sample * (2 * ranks - 1)).mean(-1)  # E|x - x'| of a sorted sample
+    assert_allclose(prediction.crps(y), np.abs(sample - y[:, None]).mean(-1) - spread / 2, rtol=0.02)
+
+
+def test_quantile_inverts_cdf_far_into_the_tails():
+    """And everything stays finite there."""
+    prediction = recalibrated(1)
+    for q in (1e-9, 1e-3, 0.3, 0.5, 0.99, 1 - 1e-9):
+        assert_allclose(prediction.cdf(prediction.quantile(q)), q, rtol=1e-6)
+    far = prediction.mean + np.array([-1e6, 1e6])
+    assert np.isfinite(prediction.z(far)).all()
+    assert np.isfinite(prediction.log_prob(far)).all()
+    assert np.isfinite(prediction.quantile([1e-300, 1 - 1e-16])).all()
+
+
+def test_recalibrated_prediction_has_the_interface():
+    """Shapes, rows, and what metrics ask for."""
+    prediction = recalibrated(10)
+    assert isinstance(prediction, RecalibratedPrediction)
+    assert prediction.interval(0.9).shape == (10, 2)
+    assert prediction.interval([0.5, 0.9, 0.95]).shape == (10, 2, 3)
+    assert_allclose(prediction.interval([0.5, 0.9])[:, :, 1], prediction.interval(0.9))
+    assert prediction.quantile(0.5).shape == (10,)
+    assert prediction.quantile([0.1, 0.9]).shape == (10, 2)
+    assert_array_equal(prediction.take([2, 5]).mean, prediction.mean[[2, 5]])
+    assert_array_equal(prediction.numpy().std, prediction.std)
+    assert prediction.family is GAUSSIAN
+    assert prediction.epistemic_std is prediction.aleatoric_std is None
+    inside = np.abs(prediction.z(prediction.interval(0.9)[:, 1] - 1e-9)) <= stats.norm.ppf(0.95)
+    assert inside.all()
+
+
+def test_blocks_of_recalibrated_rows_do_not_show(monkeypatch):
+    """Moments and CRPS are taken some rows at a time."""
+    prediction = recalibrated(50)
+    moments, scores = (prediction.mean, prediction.std), prediction.crps(np.zeros(50))
+    monkeypatch.setattr("hetcal.prediction.NODE_ROWS", 7)
+    again = prediction.numpy()
+    assert_array_equal((again.mean, again.std), moments)
+    assert_array_equal(again.crps(np.zeros(50)), scores)

@@ -113,7 +113,7 @@ def test_model_selection(data):
     X, y = data
     assert cross_val_score(BayesianRidge(), X, y, cv=3, scoring=crps_scorer).shape == (3,)
     folds = cross_validate(BayesianRidge(), X, y, cv=3, scoring=SCORERS)
-    assert {"test_crps", "test_nll", "test_calibration_error"} <= set(folds)
+    assert {"test_crps", "test_nll", "test_ce"} <= set(folds)
     # a prior that insists on noise far too small must lose
     grid = {"alpha_1": [1e-6, 1e6], "alpha_2": [1e-6]}
     search = GridSearchCV(BayesianRidge(), grid, scoring=SCORERS, refit="crps", cv=3).fit(X, y)

@@ -123,8 +123,8 @@ class RootOfZero(Good):
 
     def forward(self, x):
         prediction = super().forward(x)
-        centerd = prediction.mean - prediction.mean.mean()
-        return Prediction(prediction.mean, (prediction.std + centerd.square().mean().sqrt()))
+        centered = prediction.mean - prediction.mean.mean()
+        return Prediction(prediction.mean, (prediction.std + centered.square().mean().sqrt()))
 
 
 class Forgotten(Good):
@@ -141,7 +141,7 @@ class GlobalNoise(Good):
 
 
 class GlobalWeights(Good):
-    """Layers of its own, drawn from the global generator, which it then puts back: no seed decides about them."""
+    """Layers of its own, drawn from the global generator, whose state it then restores: no seed determines them."""
 
     def __init__(self, network):
         super().__init__(network)
@@ -209,7 +209,7 @@ class OneTarget(Good):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (NoOutputs, "estimator.n_outputs must be a whole number, at least 1, got estimator.n_outputs='two'; say how"),
+        (NoOutputs, "estimator.n_outputs must be a whole number, at least 1, got estimator.n_outputs='two'; set it"),
         (lambda network, s: Good(network), "make must be callable as make(network), make(network, seed=...) or"),
         (NoOwnLoss, "estimator must have the member(s) ['own_loss'], got"),
         (NoForward, "estimator must have the member(s) ['forward'], got"),
@@ -230,14 +230,14 @@ class OneTarget(Good):
             RootOfZero,
             "must be finite for 1 row(s), got the gradient of network.0.weight='NaN or infinity'; a root of 0",
         ),
-        (Forgotten, "the gradient of scale must be other than 0, got the gradient of scale=0; use the parameter in"),
-        (GlobalNoise, "torch's global generator must be left alone, got torch's global generator='another state"),
+        (Forgotten, "the gradient of scale must differ from 0, got the gradient of scale=0; use the parameter in"),
+        (GlobalNoise, "torch's global generator must keep its state, got torch's global generator='another state"),
         (GlobalWeights, "prediction must be the same bits after the same training with the same seed, got prediction="),
-        (NoisyPrediction, "prediction must be a function in evaluation mode, got prediction='means that differ by "),
+        (NoisyPrediction, "prediction must be deterministic in evaluation mode, got prediction='means that differ by "),
         (OtherFastWay, "prediction must be that of forward(), got prediction='stds that differ by "),
         (BatchStatistics, "prediction must not depend on other rows in evaluation mode, got prediction='means that"),
         (HiddenState, "prediction must be the same after load_state_dict(state_dict()), got prediction='means that"),
-        (Shrinking, "std must grow when rows are far off (it was "),
+        (Shrinking, "std must grow when residuals are large (it was "),
         (OneTarget, "prediction.mean must have shape (1, 2) for 1 row(s) and 2 target(s) in training mode, got "),
     ],
 )
@@ -253,7 +253,7 @@ def test_every_check_says_what_it_checks():
         assert check.__doc__.endswith(".")
 
 
-def test_the_users_generator_is_put_back():
+def test_the_users_generator_is_restored():
     """Even where an estimator draws from it."""
     state = torch.random.get_rng_state()
     with pytest.raises(AssertionError, match="global generator"):

@@ -1,6 +1,7 @@
 """The training loop: learns, stops, weighs, reports, and survives bad losses and Ctrl-C."""
 
-import copy
+import dataclasses
+import inspect
 import math
 
 import numpy as np
@@ -9,16 +10,18 @@ import torch
 from numpy.testing import assert_allclose
 from torch import nn
 
-from hetcal.estimators import BayesByBackprop, ConcreteDropout, QuantileRange, VarianceHead, WithFamily, predict
+from hetcal import HCRegressor
+from hetcal.estimators import QuantileRange, VarianceHead, predict
 from hetcal.exceptions import TrainingDivergedError, TrainingWarning
 from hetcal.networks import MLP
 from hetcal.objectives import capped_nll, gaussian_nll, nll_loss, squared_error
 from hetcal.prediction import Prediction
-from hetcal.training import Best, batches, check_rows, parameter_groups, rate_factor, split, train
+from hetcal.training import TrainingRun, TrainingSettings, batches, check_rows, rate_factor, split_tensors, train
 
 GENERATOR = torch.Generator().manual_seed(0)
 X = torch.randn(400, 2, generator=GENERATOR)
 Y = X[:, 0] + 0.1 * torch.randn(400, generator=GENERATOR)
+SETTINGS = TrainingSettings()
 
 
 def head(**settings):
@@ -62,7 +65,7 @@ def test_best_weights_are_restored():
     estimator = head()
     history = train(estimator, gaussian_nll, X, Y, max_epochs=30, learning_rate=0.05)
     assert 0 < history.best_epoch <= int(np.argmin(history.criterion))
-    _, validation = split(check_rows(X, Y, None, torch.device("cpu")), 0.1, torch.Generator().manual_seed(0))
+    _, validation = split_tensors(check_rows(X, Y, None, SETTINGS), 0.1, torch.Generator().manual_seed(0))
     prediction = predict(estimator, validation.x)
     kept = history.criterion[history.best_epoch]
     assert_allclose(capped_nll(prediction, validation.y).mean(), kept, rtol=1e-4)
@@ -148,25 +151,6 @@ def test_estimators_are_told_which_rows_come():
             assert rows.setdefault(number, row) == row
 
 
-def not_decaying(estimator):
-    """Names of the parameters that do not decay."""
-    names = {id(value): name for name, value in estimator.named_parameters()}
-    groups = parameter_groups(estimator, weight_decay=0.3)
-    assert {id(value) for group in groups for value in group["params"]} == set(names)
-    assert {group["weight_decay"] for group in groups} <= {0.3, 0.0}
-    return {names[id(value)] for group in groups if group["weight_decay"] == 0 for value in group["params"]}
-
-
-def test_what_is_no_weight_does_not_decay():
-    """Rates, spreads and degrees of freedom, named raw_*, would only be pulled to an arbitrary value."""
-    network = MLP(2, 1, width=8, depth=1, dropout=0.2)
-    assert not_decaying(head()) == set()
-    assert not_decaying(ConcreteDropout(copy.deepcopy(network))) == {"network.2.raw_rate"}
-    spreads = {f"network.{layer}.raw_std.{name}" for layer in (0, 3) for name in ("weight", "bias")}
-    assert not_decaying(BayesByBackprop(copy.deepcopy(network))) == spreads
-    assert not_decaying(WithFamily(head(), "student_t")) == {"raw_df"}
-
-
 def test_weight_decay():
     """Without any gradient a weight shrinks, and what is named raw_* stays."""
 
@@ -189,48 +173,42 @@ def test_weight_decay():
     assert estimator.raw_rate == 1
 
 
-def chosen(epochs, weight=None, **settings):
-    """The epoch that `Best` chooses among rows of scores, and its bookkeeping."""
-    scores = torch.tensor(epochs, dtype=torch.float64)
-    weight = torch.ones(scores.shape[1]) if weight is None else torch.tensor(weight)
-    best = Best(nn.Linear(1, 1), weight, **settings)
-    for epoch, row in enumerate(scores):
-        best.consider(epoch, row)
-    return best
+@pytest.mark.parametrize(
+    ("n", "decay", "noise"), [(9, 0.5, 0.3), (400, 0.5, 0.1), (1000, 0.5, 2 / 1000**0.5), (4000, 0.125, 2 / 4000**0.5)]
+)
+def test_weight_decay_and_input_noise_depend_on_the_number_of_rows(n, decay, noise):
+    """One unit for `train` and the models above it: decay fades beyond 1,000 rows, noise as 1 / sqrt(n), at most 0.3.
 
-
-def test_the_earliest_epoch_within_one_standard_error_is_chosen():
-    """By hand: excess over the best (1, 0, 2, 1) has mean 1 and a standard error of sqrt(2) / 4, so it is far off.
-
-    Excess (1, -1, 1, -0.8) has mean 0.05 and standard error near 0.48, so it is near.
+    n is the number of all rows, those for validation included.
     """
-    best, far, near = [0.0] * 4, [1.0, 0.0, 2.0, 1.0], [1.0, -1.0, 1.0, -0.8]
-    assert chosen([far, best]).chosen_epoch == 1
-    assert chosen([near, best]).chosen_epoch == 0
-    assert chosen([far, near, best, near]).chosen_epoch == 1
-    assert chosen([far, near, best, near]).epoch == 2
-    # A better epoch drops what was near the old best.
-    assert chosen([near, best, [-5.0] * 4]).chosen_epoch == 2
-    # Only rows with weight count: near is better on the second and fourth row, far off on the others.
-    assert chosen([near, best], weight=[1.0, 0.0, 1.0, 0.0]).chosen_epoch == 1
+    settings = TrainingSettings(weight_decay=0.5, input_noise=2.0)
+    rows = check_rows(torch.zeros(n, 2), torch.zeros(n), None, settings)
+    run = TrainingRun(head(), gaussian_nll, rows, None, settings)
+    assert run.noise_std == noise
+    assert {group["weight_decay"] for group in run.step.optimizer.param_groups} == {decay}
 
 
-def test_more_or_fewer_standard_errors():
-    """None: the best epoch itself, the first of equals. Four: the excess (1, 0, 2, 1), 2.8 of them, is near."""
-    best, far, near = [0.0] * 4, [1.0, 0.0, 2.0, 1.0], [1.0, -1.0, 1.0, -0.8]
-    assert chosen([near, best, best], standard_errors=0).chosen_epoch == 1
-    assert chosen([far, best], standard_errors=4).chosen_epoch == 0
+def test_settings_are_immutable_and_have_the_defaults_of_the_models():
+    """Of those that both have: noise on the inputs is the exception, which only suits tables."""
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        SETTINGS.max_epochs = 3
+    parameters = inspect.signature(HCRegressor).parameters
+    shared = [field for field in dataclasses.fields(TrainingSettings) if field.name in parameters]
+    different = {field.name for field in shared if field.default != parameters[field.name].default}
+    assert len(shared) == 11
+    assert different == {"input_noise"}
+
+
+def test_an_unknown_setting_is_refused():
+    with pytest.raises(
+        ValueError, match=r"setting must be one of .*got setting='max_epoch'; did you mean 'max_epochs'?"
+    ):
+        train(head(), gaussian_nll, X, Y, max_epoch=3)
+
+
+def test_no_standard_errors_keep_the_best_epoch():
     history = train(head(), gaussian_nll, X, Y, max_epochs=20, standard_errors=0, learning_rate=0.05)
     assert history.best_epoch == int(np.argmin(history.criterion))
-
-
-def test_few_copies_of_the_weights_are_kept():
-    """A long plateau costs the memory of ten networks, and the best epoch is among them."""
-    plateau = [[0.1 + (n % 3) * 1e-3, -0.1] for n in range(100)]
-    best = chosen([*plateau, [-0.01, -0.01]])
-    assert len(best.candidates) == 10
-    assert best.chosen_epoch == 0
-    assert best.candidates[-1][0] == best.epoch == 100
 
 
 def test_patience():
@@ -258,9 +236,9 @@ def test_learning_rate_rises_then_falls_to_nothing():
 
 def test_rows_get_new_noise_in_each_step_and_stay_what_they_are():
     """Noise of the asked size (20,000 draws: within 3 %), other noise each time, and the data untouched."""
-    rows = check_rows(torch.zeros(2000, 10), torch.zeros(2000), None, torch.device("cpu"))
+    rows = check_rows(torch.zeros(2000, 10), torch.zeros(2000), None, SETTINGS)
     generator = torch.Generator().manual_seed(0)
-    first, second = (next(batches(rows, 2000, generator, input_noise=0.2)).x for _ in range(2))
+    first, second = (next(batches(rows, 2000, generator, noise_std=0.2)).x for _ in range(2))
     assert_allclose([first.std(), second.std()], 0.2, rtol=0.03)
     assert (first != second).all()
     assert (rows.x == 0).all()
@@ -277,15 +255,15 @@ def test_without_validation_the_last_epoch_counts():
 
 def test_batches_are_balanced_and_complete():
     """129 rows in batches of 128 are two of 64 and 65, never 128 and 1; each row once."""
-    rows = check_rows(X[:129], torch.arange(129.0), None, torch.device("cpu"))
+    rows = check_rows(X[:129], torch.arange(129.0), None, SETTINGS)
     parts = list(batches(rows, 128, torch.Generator()))
     assert sorted(len(part) for part in parts) == [64, 65]
     assert sorted(torch.cat([part.y for part in parts]).tolist()) == list(range(129))
 
 
 def test_split_is_random_disjoint_and_complete():
-    rows = check_rows(X, torch.arange(400.0), None, torch.device("cpu"))
-    training, validation = split(rows, 0.1, torch.Generator().manual_seed(0))
+    rows = check_rows(X, torch.arange(400.0), None, SETTINGS)
+    training, validation = split_tensors(rows, 0.1, torch.Generator().manual_seed(0))
     assert len(validation) == 40
     assert sorted([*training.y.tolist(), *validation.y.tolist()]) == list(range(400))
 
@@ -293,15 +271,15 @@ def test_split_is_random_disjoint_and_complete():
 def test_split_keeps_groups_together():
     """No group stands on both sides, about the asked share is held back, and both sides have rows."""
     groups = torch.arange(200) // 8
-    rows = check_rows(torch.arange(200.0)[:, None], groups.float(), None, torch.device("cpu"))
+    rows = check_rows(torch.arange(200.0)[:, None], groups.float(), None, SETTINGS)
     for seed in range(20):
-        training, validation = split(rows, 0.1, torch.Generator().manual_seed(seed), groups)
+        training, validation = split_tensors(rows, 0.1, torch.Generator().manual_seed(seed), groups.numpy())
         assert not set(training.y.tolist()) & set(validation.y.tolist())
         assert sorted([*training.x[:, 0].tolist(), *validation.x[:, 0].tolist()]) == list(range(200))
         assert 16 <= len(validation) <= 24
 
     two = torch.tensor([0] * 190 + [1] * 10)
-    training, validation = split(rows, 0.9, torch.Generator().manual_seed(0), two)
+    training, validation = split_tensors(rows, 0.9, torch.Generator().manual_seed(0), two.numpy())
     assert {len(training), len(validation)} == {190, 10}
 
 
@@ -391,6 +369,12 @@ def test_progress_bar(capsys):
         ({"standard_errors": -1}, "standard_errors must be at least 0, got standard_errors=-1"),
         ({"input_noise": -1}, "input_noise must be at least 0, got input_noise=-1"),
         ({"max_steps": 0}, "max_steps must be at least 1, got max_steps=0"),
+        ({"weight_decay": -1}, "weight_decay must be at least 0, got weight_decay=-1"),
+        ({"validation_fraction": 1}, "validation_fraction must be at least 0 and less than 1"),
+        ({"learning_rate": 0}, "learning_rate must be greater than 0"),
+        ({"batch_size": 2.5}, "batch_size must be a whole number, got batch_size=2.5"),
+        ({"x": (10 * X).long(), "input_noise": 1.0}, r"input_noise must be 0 for x of type torch.int64.*token ids"),
+        ({"groups": torch.zeros(400)}, r"groups must name at least 2 groups, got groups=\[0.0\]; omit groups"),
         ({"groups": torch.zeros(3)}, r"groups must have one number per row \(400\), got groups='shape \(3,\)'"),
     ],
 )

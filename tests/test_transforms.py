@@ -1,4 +1,4 @@
-"""Transforms of the target: there and back, increasing, densities that integrate to 1, and no warning anywhere."""
+"""Standardization, and transforms of the target: there and back, increasing, densities that integrate to 1."""
 
 import json
 from itertools import pairwise
@@ -10,11 +10,21 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.integrate import quad
-from sklearn.preprocessing import PowerTransformer
+from sklearn.preprocessing import PowerTransformer, StandardScaler
 
 from hetcal.families import GAUSSIAN, Laplace, StudentT
 from hetcal.prediction import Prediction, TransformedPrediction
-from hetcal.transforms import FEWEST_KNOTS, LARGEST, MOST_KNOTS, TRANSFORMS, Log, PerTarget, Quantile, YeoJohnson
+from hetcal.transforms import (
+    FEWEST_KNOTS,
+    LARGEST_VALUE,
+    MOST_KNOTS,
+    TRANSFORMS,
+    Log,
+    PerTarget,
+    Quantile,
+    Standardizer,
+    YeoJohnson,
+)
 
 RNG = np.random.default_rng(0)
 SKEWED = RNG.lognormal(0.5, 0.8, size=300)
@@ -47,6 +57,35 @@ def rng():
     return np.random.default_rng(1)
 
 
+def test_standardizer_is_scikit_learns_with_weights(rng):
+    """The weighted moments are those of StandardScaler, missing values included."""
+    values = rng.normal(3, 5, size=(50, 4))
+    values[3, 1] = np.nan
+    weights = rng.uniform(size=50)
+    expected = StandardScaler().fit(values, sample_weight=weights).transform(values)
+    assert_allclose(Standardizer().fit(values, weights).transform(values), expected)
+
+
+@given(st.sampled_from([1e-200, 1e-12, 1.0, 1e12, 1e200, 1e300]))
+def test_standardizer_does_not_overflow(scale):
+    """Units do not matter between 1e-200 and 1e300, and `inverse` undoes `transform`."""
+    values = np.array([1.0, 2.0, 5.0, -3.0]) * scale
+    scaler = Standardizer().fit(values, np.ones(4))
+    standardized = scaler.transform(values)
+    assert_allclose(standardized, Standardizer().fit(values / scale, np.ones(4)).transform(values / scale), rtol=1e-9)
+    back = scaler.inverse(Prediction(standardized, np.full(4, 2.0)))
+    assert_allclose(back.mean, values, rtol=1e-12)
+    assert_allclose(back.std, np.full(4, 2.0 * scaler.scale))
+
+
+def test_constant_columns_become_zero():
+    """A constant column, and one constant but for rounding, carry nothing and divide by nothing."""
+    values = np.column_stack([np.full(6, 3.0), 1e9 + 1e-7 * np.arange(6), np.arange(6)])
+    scaler = Standardizer().fit(values, np.ones(6))
+    assert_array_equal(scaler.is_constant, [True, True, False])
+    assert np.abs(scaler.transform(values)[:, :2]).max() < 1e-6
+
+
 @every_fit
 @few_examples
 @given(t=st.floats(-30, 30))
@@ -55,7 +94,7 @@ def test_there_and_back_from_t(name, kind, t):
     transform, y = FITTED[name, kind], DATA[kind]
     back = transform.inverse(t)
     assert np.isfinite(back)
-    if abs(back) < LARGEST:
+    if abs(back) < LARGEST_VALUE:
         spacing = np.exp(transform.log_slope(back)) * np.spacing(np.abs(back) + np.abs(y).max())
         assert_allclose(transform.forward(back), t, rtol=1e-9, atol=1e-9 + 4 * spacing)
 
@@ -138,7 +177,7 @@ def test_log_refuses_what_is_not_positive():
     with pytest.raises(
         ValueError,
         match=r"^y must be greater than 0 for target_transform='log', got y=-4\.0; "
-        r"3 of 5 values are not, this the smallest; 'yeo-johnson' takes any values$",
+        r"3 of 5 values are not, this is the smallest; 'yeo-johnson' takes any values$",
     ):
         Log().fit(y, np.ones(5))
     Log().fit(y, np.array([1.0, 0, 0, 1, 0]))  # rows without weight do not count
@@ -289,7 +328,7 @@ def test_extreme_values(name, y):
     assert not np.isposinf(transform.log_slope(extremes)).any()
     back = transform.inverse(np.concatenate([[-np.inf], extremes, [np.inf]]))
     assert np.isfinite(back).all()
-    assert np.abs(back).max() <= LARGEST
+    assert np.abs(back).max() <= LARGEST_VALUE
     assert (np.diff(back) >= 0).all()
     for family in (GAUSSIAN, Laplace(), StudentT(2.1)):
         for std in (1e-3, 1.0, 1e5):

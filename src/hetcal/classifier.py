@@ -1,6 +1,6 @@
-"""Classes instead of numbers: HCClassifier, and the likelihood of a class under Gaussian logits.
+"""The scikit-learn classifier, and the likelihood of a class under Gaussian logits.
 
-The paper calls this extension straightforward (section 4): the estimator answers a mean and a sigma for the logit of
+The paper calls this extension straightforward (section 4): the estimator predicts a mean and a sigma for the logit of
 every class, and the likelihood of the observed class integrates over them, so that sigma is trained as in regression.
 Such integrals have no closed form; this file hides how they are approximated.
 """
@@ -13,35 +13,35 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import ClassifierMixin
 from sklearn.utils import column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
-from hetcal._checks import Floats, check_choice, must
+from hetcal._checks import check_choice, must
 from hetcal.estimators import ESTIMATORS
 from hetcal.prediction import Prediction
-from hetcal.tabular.columns import Table, is_missing
-from hetcal.tabular.encoding import TableEncoder
-from hetcal.tabular.model import COLUMN_ORDERS, TabularModel, choose, warn_of_no_information
-from hetcal.tabular.rows import check_groups, check_weights, draw_seed, merge_equal_rows, ranks
+from hetcal.tabular.building import resolve_name
+from hetcal.tabular.columns import is_missing
+from hetcal.tabular.model import TabularModel
 
-# Those whose own loss never looks at y. Quantile heads and ensembles have one that measures distances to a number,
-# and without it they would be something else than their name says.
+# The estimators whose own loss does not depend on y. That of quantile heads and ensembles measures distances to a
+# number, and without it they would not be what their names say.
 CLASS_ESTIMATORS = ("bayes_by_backprop", "concrete_dropout", "mc_dropout", "variance_head")
 # Draws of the logits in `sampling`, in pairs of opposite sign.
 DRAWS = 64
-# Rows whose draws are held at once in prediction.
-BLOCK_ROWS = 1024
-# Rows of equal X but different class are cut into pieces of about a thousandth of all weight.
-PIECES = 1000
+# Rows whose draws are held in memory at once in prediction.
+DRAWN_ROWS = 1024
+
+# The best epoch itself is kept. Within a standard error of it, on a few dozen rows, are early epochs whose logits are
+# still too small: with classes the best epoch had the lower log loss on new rows, in seven of eight comparisons.
+STANDARD_ERRORS = 0.0
 
 Likelihood = Callable[[Prediction], Tensor]
 
 
 def probit(prediction: Prediction) -> Tensor:
-    r"""Log probability of every class, (n, K), in the mean-field approximation: sigma is a temperature per class.
+    r"""Log probability of every class, (n, K), by the mean-field approximation: sigma acts as a temperature per class.
 
     .. math:: \log \mathrm{softmax}\left(\frac{\mu}{\sqrt{1 + \frac\pi8 \sigma^2}}\right)
 
@@ -56,11 +56,11 @@ def probit(prediction: Prediction) -> Tensor:
 
 
 def sampling(prediction: Prediction) -> Tensor:
-    r"""Log probability of every class, (n, K), as the average over draws of the logits.
+    r"""Log probability of every class, (n, K), averaged over draws of the logits.
 
     .. math:: \log \frac1S \sum_s \mathrm{softmax}(\mu + \sigma \varepsilon_s), \qquad \varepsilon_s \sim N(0, I)
 
-    with S = `DRAWS`. The draws are the same for all rows and at all times, so prediction is a function.
+    with S = `DRAWS`. The draws are always the same, for all rows, so that prediction is deterministic.
 
     >>> sampling(Prediction(torch.tensor([[0.0, 2.0]]), torch.tensor([[3.0, 3.0]]))).exp().sum()
     tensor(1.)
@@ -76,7 +76,7 @@ LIKELIHOODS: dict[str, Likelihood] = {"probit": probit, "sampling": sampling}
 
 
 def class_nll(prediction: Prediction, y: Tensor, likelihood: Likelihood = probit) -> Tensor:
-    """An objective for one's own loop: minus the log probability of class y, (n,) integers from 0.
+    """Objective for a loop of your own: minus the log probability of class y, (n,) integers from 0.
 
     >>> class_nll(Prediction(torch.tensor([[0.0, 2.0]]), torch.tensor([[3.0, 3.0]])), torch.tensor([1]))
     tensor([0.3300])
@@ -85,27 +85,28 @@ def class_nll(prediction: Prediction, y: Tensor, likelihood: Likelihood = probit
 
 
 class HCClassifier(ClassifierMixin, TabularModel):
-    """Neural network classification whose probabilities integrate over uncertain logits, from one training run.
+    """Neural network classifier with heteroscedastic calibration (HC): probabilities from logits with a sigma each.
 
-    Fits tables as `HCRegressor` does. The settings that are not listed here are those of `HCRegressor`.
+    The likelihood of a class integrates over its uncertain logits, in a single training run. Tables are fitted as by
+    `HCRegressor`, whose documentation also describes the settings that are not listed here.
 
     Args:
         estimator: Where the sigma of the logits comes from: "mc_dropout", "concrete_dropout", "bayes_by_backprop",
             "variance_head", or a class with the members of `hetcal.estimators.base` that takes `n_targets` (one logit
-            per class) and whose own loss makes sense if y holds class numbers. The other registered estimators are
-            refused: their own loss measures distances between y and a number.
+            per class) and whose own loss makes sense for y as class numbers. The other registered estimators are
+            refused, because their own loss measures distances between y and a number.
         likelihood: How the class probabilities integrate over the Gaussian logits: "probit", by a formula;
-            "sampling", by 64 draws; or a function of the prediction that answers log probabilities (n, K).
-        network: As for `HCRegressor`; a module must end with one output per class, two for "variance_head".
+            "sampling", by 64 draws; or a function that maps the prediction to log probabilities (n, K).
+        network: As for `HCRegressor`. A module must end with one output per class, two for "variance_head".
 
     Attributes:
-        classes_: The classes, sorted: the columns of `predict_proba` and `predict_logits`.
+        classes_: The sorted classes, in the order of the columns of `predict_proba` and `predict_logits`.
         estimator_: The trained torch module.
         encoder_: The fitted `TableEncoder`.
-        history_: The training `History`; there is no `rmse` and no `ce` for classes.
+        history_: The `History` of training; `rmse` and `ce` are empty for classes.
         seed_: The seed drawn from `random_state`.
-        n_features_in_: Number of columns seen in fit.
-        feature_names_in_: Their names, if X was a frame with names.
+        n_features_in_: Number of columns seen during fit.
+        feature_names_in_: Names of the columns seen during fit, if X was a frame with names.
 
     >>> X = np.linspace(-2, 2, 200)[:, None]
     >>> model = HCClassifier(width=16, max_epochs=5, random_state=0).fit(X, np.where(X[:, 0] > 0, "yes", "no"))
@@ -118,10 +119,6 @@ class HCClassifier(ClassifierMixin, TabularModel):
         "estimator": {name: ESTIMATORS[name] for name in CLASS_ESTIMATORS},
         "likelihood": LIKELIHOODS,
     }
-    objective_weight = 1.0
-    # The best epoch itself. Within a standard error of it, on some dozen rows, are early ones whose logits are still
-    # too small: with classes the best had the lower log loss on new rows, in seven of eight comparisons.
-    standard_errors = 0.0
 
     def __init__(
         self,
@@ -146,25 +143,27 @@ class HCClassifier(ClassifierMixin, TabularModel):
         device: str = "cpu",
         progress: bool = False,
     ) -> None:
-        self.estimator = estimator
         self.likelihood = likelihood
-        self.network = network
-        self.width = width
-        self.depth = depth
-        self.dropout = dropout
-        self.estimator_options = estimator_options
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_steps = max_steps
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.input_noise = input_noise
-        self.column_order = column_order
-        self.random_state = random_state
-        self.device = device
-        self.progress = progress
+        super().__init__(
+            estimator,
+            network=network,
+            width=width,
+            depth=depth,
+            dropout=dropout,
+            estimator_options=estimator_options,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            batch_size=batch_size,
+            max_steps=max_steps,
+            max_epochs=max_epochs,
+            patience=patience,
+            validation_fraction=validation_fraction,
+            input_noise=input_noise,
+            column_order=column_order,
+            random_state=random_state,
+            device=device,
+            progress=progress,
+        )
 
     def fit(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
@@ -174,101 +173,64 @@ class HCClassifier(ClassifierMixin, TabularModel):
         Args:
             X: (n, d) frame or array; missing values are allowed.
             y: (n,) classes: text, whole numbers or booleans, at least two different ones.
-            sample_weight: (n,) weights, at least 0; a weight of 2 counts exactly like the row given twice, and a weight
-                of 0 like the row left away: a class without any weight is none of `classes_`.
-            groups: (n,) labels of rows that belong together, see `HCRegressor.fit`.
+            sample_weight: (n,) weights, at least 0; a weight of 2 counts exactly like giving the row twice, and a
+                weight of 0 like omitting it. A class without any weight is not one of `classes_`.
+            groups: (n,) labels of rows that belong together; see `HCRegressor.fit`.
         """
-        check_choice("column_order", self.column_order, COLUMN_ORDERS)
-        check_estimator(self.estimator)
-        objective = partial(class_nll, likelihood=choose("likelihood", self.likelihood, LIKELIHOODS))
-        table = self._read(X, reset=True)
-        target = check_classes(y, len(table))
-        weights = check_weights(sample_weight, table)
-        labels = check_groups(groups, len(table))
-        classes = np.unique(target[weights > 0])
+        check_class_estimator(self.estimator)
+        objective = partial(class_nll, likelihood=resolve_name("likelihood", self.likelihood, LIKELIHOODS))
+        rows = self._prepare(X, y, sample_weight, groups, check_classes, are_classes=True)
+        classes, codes = np.unique(rows.target, return_inverse=True)
         if len(classes) < 2:
             raise must("y", "hold more than one class", classes.tolist(), "there is nothing to tell apart")
-        # Rows without weight may be of another class; merging drops them.
-        codes = np.searchsorted(classes, target)
-        first, weights = merge_equal_rows(table, codes.astype(np.float64), weights, labels)
-        pieces, weights = cut_mixed_rows(table.take(first), weights)
-        rows = first[pieces]
-        table, codes = table.take(rows), codes[rows]
-
-        encoder = TableEncoder().fit(table, weights)
-        warn_of_no_information(encoder)
-        seed = draw_seed(self.random_state)
         estimator, history = self._train(
             objective,
-            torch.from_numpy(encoder.transform(table)),
+            rows,
             torch.from_numpy(codes.astype(np.int64)),
-            weights,
-            None if labels is None else labels[rows],
-            seed,
             n_targets=len(classes),
+            standard_errors=STANDARD_ERRORS,
         )
-        # All at once, so that a fit that fails leaves an earlier one whole.
-        self.classes_, self.encoder_, self.estimator_, self.history_ = classes, encoder, estimator, history
-        self.seed_ = seed
+        # All at once, so that a fit that fails leaves an earlier one intact.
+        self.classes_, self.encoder_, self.seed_ = classes, rows.encoder, rows.seed
+        self.estimator_, self.history_ = estimator, history
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class per row, (n,)."""
-        # Before self.classes_, so that an unfitted model says so.
+        """The most probable class of each row, (n,)."""
+        # Before self.classes_, so that an unfitted model raises NotFittedError.
         likeliest = self.predict_proba(X).argmax(axis=1)
         return self.classes_[likeliest]
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probability of each class, (n, K), in the order of `classes_`."""
         prediction = self.predict_logits(X)
-        likelihood = choose("likelihood", self.likelihood, LIKELIHOODS)
+        likelihood = resolve_name("likelihood", self.likelihood, LIKELIHOODS)
         blocks = []
-        for start in range(0, len(prediction.mean), BLOCK_ROWS):
-            block = prediction.take(slice(start, start + BLOCK_ROWS))
+        for start in range(0, len(prediction.mean), DRAWN_ROWS):
+            block = prediction.take(slice(start, start + DRAWN_ROWS))
             logits = Prediction(torch.from_numpy(block.mean), torch.from_numpy(block.std))
             blocks.append(likelihood(logits).exp().numpy())
         return np.concatenate(blocks)
 
     def predict_logits(self, X: Any) -> Prediction:
-        """Mean and std of the logits on NumPy arrays, (n, K) each; only differences between classes mean anything."""
+        """Mean and std of the logits on NumPy arrays, (n, K) each; only differences between classes have a meaning."""
         return self._predict(X)
 
 
-def cut_mixed_rows(table: Table, weights: Floats) -> tuple[NDArray[np.intp], Floats]:
-    """Which rows, some of them repeatedly, and their weights: rows of equal X but different class are cut into pieces.
-
-    After `merge_equal_rows` all the yes of a common combination, such as a town without further columns, are one row,
-    and all its no another; held back for validation whole, either would leave training with the opposite of the truth.
-    Rows whose X has one class only stay whole: in pieces they would validate what they trained.
-    """
-    x_ranks = np.column_stack([ranks(values) for values in table.columns.values()])  # (n, columns), equal rows adjacent
-    equals_next = (x_ranks[1:] == x_ranks[:-1]).all(axis=1)
-    is_mixed = np.append(equals_next, False) | np.append(False, equals_next)
-    share = weights / weights.sum()
-    counts = np.where(is_mixed, np.maximum(np.round(PIECES * share), 1), 1).astype(np.int64)
-    return np.arange(len(weights)).repeat(counts), (weights / counts).repeat(counts)
-
-
-def check_estimator(estimator: Any) -> None:
-    """Refuse the registered estimators whose own loss takes y for a number, by name and as classes."""
+def check_class_estimator(estimator: Any) -> None:
+    """Refuse the registered estimators whose own loss takes y as a number, whether given by name or as a class."""
     if estimator in list(ESTIMATORS) or estimator in ESTIMATORS.values():
         if estimator in CLASS_ESTIMATORS or estimator in [ESTIMATORS[name] for name in CLASS_ESTIMATORS]:
             return
-        advice = "its own loss measures distances to a number, and classes have none"
+        advice = "its own loss measures distances to a number, and a class is not a number"
         raise must("estimator", f"be one of {list(CLASS_ESTIMATORS)} for classes", estimator, advice)
     if not callable(estimator):
         check_choice("estimator", estimator, CLASS_ESTIMATORS)
 
 
-def check_classes(y: Any, n: int) -> NDArray[Any]:
+def check_classes(y: NDArray[Any]) -> NDArray[Any]:
     """The class of each row, (n,), in the type it came in."""
-    if y is None:
-        raise ValueError("y must be given: HCClassifier requires y to be passed, but the target y is None")
-    if sparse.issparse(y):
-        raise must("y", "be dense", f"a sparse {type(y).__name__}", "call y.toarray().ravel()", TypeError)
-    labels = column_or_1d(np.asarray(y), warn=True)
-    if len(labels) != n:
-        raise must("y", f"have one class per row of X ({n})", f"{len(labels)} values", "give both the same length")
+    labels = column_or_1d(y, warn=True)
     if labels.dtype.kind in "fO":
         wrong = [is_missing(value) or value in (math.inf, -math.inf) for value in labels.tolist()]
         if any(wrong):

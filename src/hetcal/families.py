@@ -1,9 +1,9 @@
 """The shape of the predictive distribution: Gaussian, Laplace or Student-t, each with mean 0 and variance 1.
 
-A prediction is location, scale and shape: y = mean + std * z, with z from one of these families. Because every family
-has variance 1, `std` is the standard deviation whatever the family, and the sigma of any estimator fits into any
-likelihood. Log density and CRPS work on torch tensors (differentiable) and on NumPy arrays alike; this file imports no
-torch, so that metrics can use it.
+A prediction has a location, a scale and a shape: y = mean + std * z, with z from one of these families. Every family
+has variance 1. Therefore `std` is the standard deviation whatever the family, and the sigma of any estimator fits into
+any likelihood. Log density and CRPS work on torch tensors (differentiably) and on NumPy arrays. This file does not
+import torch, so that the metrics can use it.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from scipy import special, stats
 
 from hetcal._checks import check_choice, check_number, must
 
-# Nodes of the quadrature that stands in for the Student-t distribution function on tensors.
+# Nodes of the quadrature that replaces the Student-t distribution function on tensors.
 QUADRATURE_NODES = 48
 
 
@@ -25,19 +25,19 @@ class Family:
     name: str
 
     def log_density(self, z: Any) -> Any:
-        """Logarithm of the density at z; tensors or arrays."""
+        """Logarithm of the density at z, for tensors or arrays."""
         raise NotImplementedError
 
     def crps(self, z: Any) -> Any:
-        """Continuous ranked probability score at z, for std 1; tensors or arrays."""
+        """Continuous ranked probability score at z for std 1, for tensors or arrays."""
         raise NotImplementedError
 
     def cdf(self, z: Any) -> Any:
-        """Distribution function; arrays."""
+        """Distribution function, for arrays."""
         raise NotImplementedError
 
     def quantile(self, q: Any) -> Any:
-        """Inverse of `cdf`; arrays."""
+        """Inverse of `cdf`, for arrays."""
         raise NotImplementedError
 
     def numpy(self) -> "Family":
@@ -47,7 +47,7 @@ class Family:
 
 @dataclass(frozen=True)
 class Gaussian(Family):
-    r"""The paper's: density :math:`\varphi(z) = e^{-z^2/2} / \sqrt{2\pi}`.
+    r"""The family of the paper: density :math:`\varphi(z) = e^{-z^2/2} / \sqrt{2\pi}`.
 
     CRPS: :math:`z (2 \Phi(z) - 1) + 2 \varphi(z) - 1 / \sqrt\pi`; Gneiting and Raftery (2007), eq. 21.
 
@@ -112,7 +112,7 @@ class StudentT(Family):
               - \frac{2 \sqrt\nu}{\nu - 1} \frac{B(\frac12, \nu - \frac12)}{B(\frac12, \frac\nu2)^2} \right)
 
     Args:
-        df: Degrees of freedom, a number, or one per target (for several targets); a tensor while it is learned.
+        df: Degrees of freedom: a number, or one per target for several targets; a tensor while it is learned.
 
     >>> round(float(StudentT(4).quantile(0.975)), 2)
     1.96
@@ -148,7 +148,7 @@ class StudentT(Family):
         return special.stdtr(df, np.asarray(z) / np.sqrt((df - 2) / df))
 
     def quantile(self, q: Any) -> Any:
-        """For one `df` per target the axes of q stand behind that of the targets."""
+        """Inverse of `cdf`; with one `df` per target the axes of q follow that of the targets."""
         df = np.asarray(self.numpy().df)[(...,) + (None,) * np.ndim(q)]
         return special.stdtrit(df, q) * np.sqrt((df - 2) / df)
 
@@ -164,7 +164,7 @@ FAMILIES: dict[str, type[Family]] = {"gaussian": Gaussian, "laplace": Laplace, "
 
 
 def check_family(family: Any) -> Family | str:
-    """A family as it is, or its name, checked."""
+    """The family, or its name, if it is a known one."""
     if isinstance(family, Family):
         return family
     if isinstance(family, str):
@@ -174,7 +174,7 @@ def check_family(family: Any) -> Family | str:
 
 
 class ArrayFunctions:
-    """What the formulas need beyond arithmetic, on NumPy arrays."""
+    """The functions that the formulas need beyond arithmetic, for NumPy arrays."""
 
     exp, log, log1p, sqrt = np.exp, np.log, np.log1p, np.sqrt
     erf, log_beta, t_cdf = special.erf, special.betaln, special.stdtr
@@ -182,7 +182,7 @@ class ArrayFunctions:
 
 
 class TensorFunctions:
-    """The same on torch tensors, through the methods of the tensor, so that no torch is imported here."""
+    """The same functions for torch tensors, as methods of the tensor, so that torch is not imported here."""
 
     def __init__(self, like: Any) -> None:
         self.like = like
@@ -220,17 +220,17 @@ class TensorFunctions:
         """
         nodes, weights = (self.like.new_tensor(values) for values in np.polynomial.legendre.leggauss(QUADRATURE_NODES))
         nu = self.as_like(nu)
-        # Beyond this angle cos^nu is below exp(-80): no node is wasted there, however large nu is.
+        # Beyond this angle cos^nu is below exp(-80); no node is wasted there, however large nu is.
         limit = 2 * (-(-80 / nu).expm1() / 2).sqrt().asin()
         end = (t / nu.sqrt()).atan().clamp(-limit, limit)
         theta = end[..., None] * (nodes + 1) / 2
-        # Near 0 the cosine is 1 but for digits that float32 does not have.
+        # Near 0 the cosine differs from 1 only in digits that float32 does not have.
         log_cos = (-(theta.sin() ** 2)).log1p().div(2).where(theta.abs() < 0.5, theta.cos().log())
         integral = (end[..., None] / 2 * weights * ((nu[..., None] - 1) * log_cos).exp()).sum(-1)
         return 0.5 + integral * (-self.log_beta(0.5, nu / 2)).exp()
 
 
 def functions_for(*values: Any) -> Any:
-    """The functions for tensors if any of the values is one."""
+    """The functions for tensors if any of the values is a tensor, otherwise those for arrays."""
     tensor = next((value for value in values if hasattr(value, "detach")), None)
     return ArrayFunctions if tensor is None else TensorFunctions(tensor)

@@ -1,8 +1,7 @@
-"""METHODS: the paper's names, and more, as rows of one table (estimator, objective).
+"""METHODS: the paper's methods, and more, as rows of one table (estimator, objective).
 
-A reader who wants the paper's idea in one place finds it here: "MC Dropout" and "Dropout-HC" take sigma from the same
-place and differ in their objective. So do all pairs below: whatever the estimator, HC puts its sigma into the
-likelihood.
+This is the paper's idea in one place: "MC Dropout" and "Dropout-HC" take sigma from the same estimator and differ in
+their objective. So do all pairs below: whatever the estimator, HC puts its sigma into the likelihood.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from hetcal._checks import check_choice
 from hetcal.estimators import AbstractEstimator
 from hetcal.estimators.uninformative import ConstantSigma, RandomSigma
 from hetcal.regressor import HCRegressor
-from hetcal.tabular.model import check_options
+from hetcal.tabular.building import check_estimator_options
 
 
 @dataclass(frozen=True)
@@ -25,13 +24,13 @@ class Method:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-# The paper sets the dropout rate 0.2 where dropout gives sigma. Methods with heads need another regularizer; half that
-# rate and a strong weight decay did well on validation rows inside the training parts (benchmarks/paper).
+# The paper sets the dropout rate to 0.2 where dropout gives sigma. Methods with heads need another regularizer; half
+# that rate and a strong weight decay did well on validation rows within the training parts (benchmarks/paper).
 DROPOUT = {"dropout": 0.2}
 HEADS = {"dropout": 0.1, "weight_decay": 1.0}
-# An ensemble averages noise away by itself; dropout as well made it slower, not better (same rows).
+# An ensemble averages noise away by itself; additional dropout made it slower, not better (on the same rows).
 ENSEMBLE = {"dropout": 0.0, "weight_decay": 1.0}
-# Without HC, dropout and its relatives are trained as published, by one pass: a mask, or a draw, for each row.
+# Without HC, dropout and its relatives are trained as published, with one pass: a mask, or a draw, for each row.
 ORDINARY_DROPOUT = {**DROPOUT, "estimator_options": {"samples": 1, "masks": "per_row"}}
 ONE_PASS = {"estimator_options": {"samples": 1}}
 # The estimator's own loss does all the training; the objective only judges epochs.
@@ -56,22 +55,34 @@ METHODS = {
     "ensemble_spread_hc": Method("Ensemble spread-HC", "ensemble_spread", "nll", ENSEMBLE),
     "deep_ensemble": Method("Deep Ensemble", "ensemble", "nll", {**ENSEMBLE, **OWN_LOSS_ONLY}),
     "ensemble_hc": Method("Ensemble-HC", "ensemble", "nll", ENSEMBLE),
-    # Sigmas that know nothing, for the argument against recalibration (benchmarks/recalibration).
+    # Uninformative sigmas, for the argument against recalibration (benchmarks/recalibration).
     "constant_sigma": Method("Constant sigma", ConstantSigma, "squared_error", HEADS),
     "random_sigma": Method("Random sigma", RandomSigma, "squared_error", HEADS),
 }
 
 
-def make(method: str, **overrides: Any) -> HCRegressor:
-    """A regressor for a row of `METHODS`; `overrides` are parameters of `HCRegressor`.
+def method_name(text: str) -> str:
+    """The name of a method in `METHODS`; hyphens may stand for underscores, as in the paper's "Dropout-HC".
 
-    `estimator_options` are added to those of the method.
+    >>> method_name("dropout-hc")
+    'dropout_hc'
+    """
+    name = text.replace("-", "_") if isinstance(text, str) else text
+    return name if name in METHODS else check_choice("method", text, METHODS)
+
+
+def make(method: str, **overrides: Any) -> HCRegressor:
+    """A regressor for a row of `METHODS`.
+
+    Args:
+        method: The name, such as "dropout_hc"; hyphens may stand for underscores.
+        **overrides: Parameters of `HCRegressor`. `estimator_options` are added to those of the method.
 
     >>> make("hnn", random_state=0)
     HCRegressor(dropout=0.1, estimator='variance_head', random_state=0,
                 weight_decay=1.0)
     """
-    row = METHODS[check_choice("method", method, METHODS)]
+    row = METHODS[method_name(method)]
     settings = {"estimator": row.estimator, "objective": row.objective, **row.settings, **overrides}
-    options = {**row.settings.get("estimator_options", {}), **check_options(overrides.get("estimator_options"))}
+    options = row.settings.get("estimator_options", {}) | check_estimator_options(overrides.get("estimator_options"))
     return HCRegressor(**{**settings, "estimator_options": options or None})

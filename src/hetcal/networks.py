@@ -1,4 +1,4 @@
-"""The paper's network, and surgery on a user's own: any `nn.Module` that maps (n, d) to (n, k) can stand in for it."""
+"""The paper's network, and changes to a user's network: any `nn.Module` from (n, d) to (n, k) can take its place."""
 
 import math
 from collections.abc import Callable
@@ -10,16 +10,16 @@ from torch.nn.utils import skip_init
 from hetcal._checks import check_number
 
 WEIGHT_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
-# Channel-wise dropout drops whole channels: its mask has one entry per channel, not one per element.
+# Layers that drop whole channels: their mask has one entry per channel, not one per element.
 CHANNEL_DROPOUT = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 DROPOUT_LAYERS = (nn.Dropout, *CHANNEL_DROPOUT)
 
 
 class MLP(nn.Sequential):
-    """Fully connected ReLU network; five hidden layers as in the paper, width and dropout are settings.
+    """Fully connected ReLU network, with five hidden layers as in the paper.
 
-    Dropout, of rate 0 or more, stands before every weight layer but the first. Weights are Kaiming normal, biases
-    uniform; `generator` makes the initialization repeatable without touching torch's global generator.
+    There is a dropout layer, possibly of rate 0, before every weight layer but the first. Weights are Kaiming normal,
+    biases uniform; `generator` makes the initialization reproducible without touching torch's global generator.
 
     >>> [type(layer).__name__ for layer in MLP(3, 1, width=8, depth=1, dropout=0.2)]
     ['Linear', 'ReLU', 'Dropout', 'Linear']
@@ -46,23 +46,23 @@ class MLP(nn.Sequential):
         self.initialize(generator)
 
     def __getitem__(self, index: slice | int) -> nn.Module:
-        """A layer, or a plain `nn.Sequential` of several: part of an MLP is no MLP."""
+        """A layer, or several as a plain `nn.Sequential`: a part of an MLP is not an MLP."""
         layers = list(self)
         return nn.Sequential(*layers[index]) if isinstance(index, slice) else layers[index]
 
     def initialize(self, generator: torch.Generator | None = None) -> None:
-        """Draw all weights anew: gain for ReLU in the hidden layers, 1 in the output layer."""
+        """Draw all weights anew, with the gain for ReLU in the hidden layers and 1 in the output layer."""
         linear_layers = [layer for layer in self if isinstance(layer, nn.Linear)]
         for layer in linear_layers:
             is_output = layer is linear_layers[-1]
             nn.init.kaiming_normal_(layer.weight, nonlinearity="linear" if is_output else "relu", generator=generator)
-            # Biases of zero would put the kinks of all units through the mean of the data.
+            # With biases of zero the kinks of all units would pass through the mean of the data.
             bound = 0.0 if is_output else 1 / math.sqrt(layer.in_features)
             nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
 
 
 class PrivateDropout(nn.Module):
-    """Dropout that draws its masks from a generator of its own: one per row in training, none in evaluation mode.
+    """Dropout that draws its masks from its own generator: one per row in training, none in evaluation mode.
 
     Args:
         rate: Probability that an element is dropped.
@@ -83,7 +83,7 @@ class PrivateDropout(nn.Module):
         """New masks (count, features of h), scaled so that their mean is 1."""
         features = self.features(h)
         n = count * math.prod(features)
-        # Sixteen random bits an element are enough and cost a third of a random float. On the CPU, for any device.
+        # Sixteen random bits per element are enough and cost a third of a random float. Always drawn on the CPU.
         words = torch.empty(-(-n // 4), dtype=torch.int64).random_(-(2**63), None, generator=self.generator)
         bits = words.view(torch.int16)[:n].view(count, *features)
         masks = torch.empty(bits.shape, dtype=h.dtype)
@@ -91,12 +91,12 @@ class PrivateDropout(nn.Module):
         return masks.div_(1 - self.rate).to(h.device)
 
     def features(self, h: Tensor) -> torch.Size:
-        """Shape of one mask: an entry per element of a row of h, or per channel."""
+        """Shape of one mask: one entry per element of a row of h, or per channel."""
         return torch.Size(h.shape[1:2] + (1,) * (h.ndim - 2)) if self.channels else h.shape[1:]
 
     @property
     def p(self) -> float:
-        """The rate by the name that `nn.Dropout` has for it."""
+        """The rate, under the name that it has in `nn.Dropout`."""
         return self.rate
 
     def extra_repr(self) -> str:
@@ -106,7 +106,7 @@ class PrivateDropout(nn.Module):
 def replace_layers_(
     network: nn.Module, kind: type[nn.Module] | tuple[type[nn.Module], ...], make: Callable[[nn.Module], nn.Module]
 ) -> nn.Module:
-    """Replace every layer of `kind` below (or at) `network` by `make(layer)`, in place; returns the network.
+    """Replace every layer of `kind` in `network` (or `network` itself) by `make(layer)`, in place; return the network.
 
     >>> network = nn.Sequential(nn.Linear(2, 2), nn.Tanh())
     >>> replace_layers_(network, nn.Tanh, lambda layer: nn.ReLU())[1]
@@ -114,11 +114,11 @@ def replace_layers_(
     """
     if isinstance(network, kind):
         return make(network)
-    made: dict[nn.Module, nn.Module] = {}  # a layer that stands in several places is replaced by one, in all of them
+    made: dict[nn.Module, nn.Module] = {}  # a layer that occurs several times is replaced by one and the same layer
     for parent in list(network.modules()):
         if isinstance(parent, nn.MultiheadAttention):
-            continue  # it never calls its layers, but takes the weights from them
-        for name, child in list(parent._modules.items()):  # named_children() would leave out the second place
+            continue  # it never calls its layers, but reads their weights
+        for name, child in list(parent._modules.items()):  # named_children() would omit repeated layers
             if isinstance(child, kind):
                 if child not in made:
                     made[child] = make(child)
@@ -127,9 +127,9 @@ def replace_layers_(
 
 
 def initialize_(network: nn.Module, seed: int) -> nn.Module:
-    """Draw the weights of any network anew, in place; torch's global generator is put back afterwards.
+    """Draw the weights of any network anew, in place; the state of torch's global generator is restored afterwards.
 
-    Layers are drawn by their own `reset_parameters`, as torch's layers have it; an `MLP` by its `initialize`.
+    Layers are drawn by their own `reset_parameters`, which torch's layers have, an `MLP` by its `initialize`.
     """
     if isinstance(network, MLP):
         network.initialize(torch.Generator().manual_seed(seed))

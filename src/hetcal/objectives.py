@@ -1,8 +1,8 @@
-"""What the network is trained for: one function, one equation each, `(prediction, y) -> loss per row`.
+"""Objectives: what is trained. Each is one function and one equation, `(prediction, y) -> loss per row`.
 
-An objective never asks where sigma comes from. Putting the sigma of any estimator into the likelihood is the paper's
-heteroscedastic calibration; `squared_error` leaves sigma as the estimator happens to give it. The likelihood is that of
-the prediction's family (`hetcal.families`), the Gaussian of eq. 1 unless another is chosen.
+An objective does not know where sigma comes from. To put the sigma of any estimator into the likelihood is the paper's
+heteroscedastic calibration; `squared_error` does not train sigma. The likelihood is that of the prediction's family
+(`hetcal.families`), by default the Gaussian of eq. 1.
 """
 
 from collections.abc import Callable
@@ -15,14 +15,15 @@ from hetcal.prediction import Prediction
 
 Objective = Callable[[Prediction, Tensor], Tensor]
 
-# How much the scale weighs the rows in `beta_nll`: 0 is the likelihood, 1 gives the mean the gradient of squared error.
+# How strongly the scale weights the rows in `beta_nll`: 0 is the likelihood, 1 gives the mean the gradient of the
+# squared error.
 BETA = 0.5
-# Part of the rows that may be called outliers in `capped_nll`.
+# Largest fraction of the rows that count as outliers in `capped_nll`.
 MOST_OUTLIERS = 0.1
 
 
 def squared_error(prediction: Prediction, y: Tensor) -> Tensor:
-    r"""No calibration: the mean alone is trained.
+    r"""Squared error, without calibration: only the mean is trained.
 
     .. math:: (y - \mu)^2
 
@@ -34,7 +35,7 @@ def squared_error(prediction: Prediction, y: Tensor) -> Tensor:
 
 
 def gaussian_nll(prediction: Prediction, y: Tensor) -> Tensor:
-    r"""Heteroscedastic likelihood, eq. 1 of the paper: the surrogate that calibrates.
+    r"""Heteroscedastic Gaussian likelihood, eq. 1 of the paper: the objective that calibrates.
 
     .. math:: \frac{(y - \mu)^2}{2 \sigma^2} + \frac12 \log \sigma^2
 
@@ -47,7 +48,7 @@ def gaussian_nll(prediction: Prediction, y: Tensor) -> Tensor:
 
 
 def nll_loss(prediction: Prediction, y: Tensor) -> Tensor:
-    r"""Heteroscedastic likelihood of any family; for the Gaussian it is eq. 1 with its constant.
+    r"""Heteroscedastic likelihood of any family; for the Gaussian it is eq. 1 including the constant.
 
     .. math:: -\log f\left(\frac{y - \mu}{\sigma}\right) + \log \sigma
 
@@ -61,12 +62,13 @@ def nll_loss(prediction: Prediction, y: Tensor) -> Tensor:
 
 
 def beta_nll(prediction: Prediction, y: Tensor) -> Tensor:
-    r"""The likelihood with rows weighed by their own variance, so that badly fitted rows are not starved.
+    r"""Likelihood with the rows weighted by their own variance, so that badly fitted rows keep their influence.
 
     .. math:: \lfloor \sigma^{2\beta} \rfloor \left( -\log f\left(\frac{y - \mu}{\sigma}\right) + \log \sigma \right),
               \qquad \beta = \frac12
 
-    The brackets mean: no gradient. Seitzer et al. (2022), On the pitfalls of heteroscedastic uncertainty estimation.
+    The brackets mean that no gradient passes. Seitzer et al. (2022), On the pitfalls of heteroscedastic uncertainty
+    estimation.
 
     >>> import torch
     >>> beta_nll(Prediction(torch.tensor([1.0]), torch.tensor([2.0])), torch.tensor([1.0]))
@@ -76,11 +78,12 @@ def beta_nll(prediction: Prediction, y: Tensor) -> Tensor:
 
 
 def faithful_nll(prediction: Prediction, y: Tensor) -> Tensor:
-    r"""The mean from squared error, sigma from the likelihood with the mean held fixed.
+    r"""Squared error for the mean, and for sigma the likelihood with the mean held fixed.
 
     .. math:: \frac{(y - \mu)^2}{2} - \log f\left(\frac{y - \lfloor \mu \rfloor}{\sigma}\right) + \log \sigma
 
-    The brackets mean: no gradient. Stirn et al. (2023), Faithful heteroscedastic regression with neural networks.
+    The brackets mean that no gradient passes. Stirn et al. (2023), Faithful heteroscedastic regression with neural
+    networks.
 
     >>> import torch
     >>> faithful_nll(Prediction(torch.tensor([1.0]), torch.tensor([1.0])), torch.tensor([4.0]))
@@ -90,11 +93,11 @@ def faithful_nll(prediction: Prediction, y: Tensor) -> Tensor:
 
 
 def crps_loss(prediction: Prediction, y: Tensor) -> Tensor:
-    r"""Continuous ranked probability score: calibrates like the likelihood, and no row counts more than its error.
+    r"""Continuous ranked probability score: calibrates like the likelihood, but is robust to outliers.
 
     .. math:: \int (F(t) - 1\{t \ge y\})^2 \, dt
 
-    with F the predicted distribution function; in closed form for every family (`hetcal.families`).
+    with F the predictive distribution function; in closed form for every family (`hetcal.families`).
 
     >>> import torch
     >>> crps_loss(Prediction(torch.tensor([0.0]), torch.tensor([1.0])), torch.tensor([1.0]))
@@ -105,13 +108,13 @@ def crps_loss(prediction: Prediction, y: Tensor) -> Tensor:
 
 
 def capped_nll(prediction: Prediction, y: Tensor) -> Tensor:
-    r"""The likelihood as a judge of epochs: an outlier counts as three standard deviations off.
+    r"""The likelihood as a criterion for epochs: an outlier counts as three standard deviations away.
 
     .. math:: -\log f\left(\min\left(\frac{|y - \mu|}{\sigma}, 3\right)\right) + \log \sigma
 
-    Among some dozen validation rows a single outlier would otherwise decide, and stop training while the mean is still
-    coarse. Outliers are few: if more than a tenth of the rows are so far off, sigma is too small, and nothing is
-    capped; a sigma that collapses would otherwise look the better the smaller it is.
+    Otherwise a single outlier among a few dozen validation rows would decide, and stop training while the mean is still
+    coarse. Outliers are few: if more than a tenth of the rows are that far away, sigma is too small, and nothing is
+    capped; a collapsing sigma would otherwise look better the smaller it is.
 
     >>> import torch
     >>> y = torch.zeros(20).index_fill(0, torch.tensor(0), 40.0)
@@ -125,7 +128,7 @@ def capped_nll(prediction: Prediction, y: Tensor) -> Tensor:
     return prediction.std.log() - density  # (n,)
 
 
-# What the best epoch is chosen by, where it is not the objective itself.
+# The criterion by which the best epoch is chosen, where it is not the objective itself.
 CRITERIA: dict[Objective, Objective] = {
     nll_loss: capped_nll,
     gaussian_nll: capped_nll,

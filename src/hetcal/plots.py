@@ -1,12 +1,11 @@
-"""Pictures of a prediction: the only file with matplotlib (paper, figures 1 and 2).
+"""Plots of predictions, for users (paper, figures 1 and 2).
 
-What takes `(y, mean, std)` takes `(y, prediction)` too, like the metrics, but one target at a time. Every function
-draws on `ax`, or on axes of its own, and returns the axes. Methods are told apart by line style and marker as well as
-by color, so that a gray print stays legible. No global setting of matplotlib is touched.
+A function of `(y, mean, std)` also takes `(y, prediction)`, like the metrics, but for one target at a time. Every
+function draws on `ax`, or on new axes, and returns the axes. Methods differ in line style and marker as well as in
+color, so that a print in gray stays legible. No global setting of matplotlib is changed.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +19,7 @@ from hetcal.metrics import (
     rmse,
     sharpness,
 )
+from hetcal.metrics.history import History
 from hetcal.metrics.inputs import Mean, Std, read_prediction
 from hetcal.prediction import Prediction
 
@@ -31,7 +31,7 @@ except ImportError as error:
 
 Style = dict[str, Any]
 
-# One look per curve on the same axes: other dashes, other marker, filled and hollow in turn.
+# The style of each curve on the same axes: different dashes, different markers, filled and hollow in turn.
 LOOKS: tuple[Style, ...] = (
     {"color": "#1f4e79", "linestyle": "-", "marker": "o"},
     {"color": "#c55a11", "linestyle": "--", "marker": "s", "markerfacecolor": "white"},
@@ -49,19 +49,6 @@ STAR: Style = {"linestyle": "none", "marker": "*", "color": "black", "markersize
 MAX_DOTS = 2_000
 
 
-class HistoryLike(Protocol):
-    """What `plot_history` needs of a training history: figures per epoch, and which epoch was kept (from 0)."""
-
-    @property
-    def train(self) -> Mapping[str, Sequence[float]]: ...
-
-    @property
-    def validation(self) -> Mapping[str, Sequence[float]]: ...
-
-    @property
-    def best_epoch(self) -> int: ...
-
-
 def plot_calibration(
     y: ArrayLike,
     mean: Mean,
@@ -71,10 +58,10 @@ def plot_calibration(
     confidence: float = 0.95,
     ax: Axes | None = None,
 ) -> Axes:
-    """Observed against nominal coverage (paper, figure 2): below the diagonal is overconfident, above it too wide.
+    """Observed against nominal coverage (paper, figure 2): overconfident below the diagonal, underconfident above it.
 
-    A calibrated model stays inside the gray band at all levels at once with probability `confidence`. Call it again
-    with the same `ax` to compare methods on the same rows; diagonal and band are drawn by the first call.
+    A calibrated model stays inside the gray band at all levels at once with probability `confidence`. Call the function
+    again with the same `ax` to compare methods on the same rows; the first call draws the diagonal and the band.
     """
     curve = calibration_curve(y, mean, std, confidence=confidence)
     ax = _axes(ax, figsize=(5, 5))
@@ -102,10 +89,10 @@ def plot_intervals(
     max_rows: int = 100,
     ax: Axes | None = None,
 ) -> Axes:
-    """Interval and truth row by row, sorted by the mean; a truth outside of its interval is a cross, inside a dot.
+    """Prediction intervals and true values, sorted by the mean; true values outside of their interval are crosses.
 
-    More than `max_rows` rows are thinned evenly along the mean. Of a transformed or recalibrated prediction the
-    median is shown instead, which lies inside every interval.
+    More than `max_rows` rows are thinned evenly along the mean. For a transformed or recalibrated prediction the
+    median is shown instead of the mean, because it lies inside every interval.
     """
     truth, prediction = read_prediction(y, mean, std)
     check_number("max_rows", max_rows, 1, integer=True)
@@ -114,7 +101,7 @@ def plot_intervals(
     truth, center, place = truth[shown], center[shown], np.arange(len(shown))
     lower, upper = prediction.take(shown).interval(level).T
     inside = (lower <= truth) & (truth <= upper)
-    arms = np.maximum([center - lower, upper - center], 0)  # rounding may put an end across the median by a bit
+    arms = np.maximum([center - lower, upper - center], 0)  # by rounding, an end may lie on the wrong side
 
     ax = _axes(ax, figsize=(8, 4))
     ax.errorbar(place, center, yerr=arms, label=f"{name} and {100 * level:g} % interval", **BARS)
@@ -127,7 +114,7 @@ def plot_intervals(
 
 
 def plot_std_distribution(std: ArrayLike, *, label: str | None = None, ax: Axes | None = None) -> Axes:
-    """Histogram of the standard deviations (paper, figure 1); call it again with the same `ax` to compare methods."""
+    """Histogram of predictive standard deviations (paper, figure 1); call it again with the same `ax` to compare."""
     std = check_vector("std", std, positive=True)
     ax = _axes(ax, figsize=(6, 4))
     low, high = (std.min(), std.max()) if np.ptp(std) > 0 else (0.9 * std[0], 1.1 * std[0])
@@ -142,9 +129,9 @@ def plot_std_distribution(std: ArrayLike, *, label: str | None = None, ax: Axes 
 
 
 def plot_residual_vs_std(y: ArrayLike, mean: Mean, std: Std = None, *, ax: Axes | None = None) -> Axes:
-    """Does a larger std mean a larger error? Absolute residual against std, with the RMSE in ten bins of the std.
+    """Absolute residual against std, with the RMSE in ten bins of the std: does a larger std mean a larger error?
 
-    In a calibrated model the RMSE follows the line of one std, and about 95 % of the rows lie below that of two.
+    For a calibrated model the RMSE follows the line of one std, and about 95 % of the rows lie below that of two.
     """
     truth, prediction = read_prediction(y, mean, std)
     mu, sigma = prediction.mean, prediction.std
@@ -164,8 +151,8 @@ def plot_residual_vs_std(y: ArrayLike, mean: Mean, std: Std = None, *, ax: Axes 
     return ax
 
 
-def plot_history(history: HistoryLike, *, ax: Axes | None = None) -> Axes:
-    """Objective by epoch (from 0) in training and, where there is one, on the validation part; the best is marked."""
+def plot_history(history: History, *, ax: Axes | None = None) -> Axes:
+    """Objective by epoch, from 0, on the training rows and on the validation rows if any; the best epoch is marked."""
     parts = {"training": history.train.get("objective", ()), "validation": history.validation.get("objective", ())}
     drawn = {name: np.asarray(values, dtype=np.float64) for name, values in parts.items() if len(values)}
     if "training" not in drawn:
@@ -188,7 +175,7 @@ def _axes(ax: Axes | None, figsize: tuple[float, float]) -> Axes:
 
 
 def _count(ax: Axes, gid: str) -> int:
-    """How many curves of this kind are on the axes already."""
+    """Number of curves of this kind that are already on the axes."""
     return sum(artist.get_gid() == gid for artist in ax.get_children())
 
 
@@ -197,6 +184,6 @@ def _look(nth: int) -> dict[str, Any]:
 
 
 def _thin(rows: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    """At most this many of the rows, evenly spread, the first and the last among them."""
+    """At most this many of the rows, evenly spaced, including the first and the last."""
     places = np.linspace(0, len(rows) - 1, min(len(rows), most)).round().astype(np.intp)
     return np.asarray(rows[places])

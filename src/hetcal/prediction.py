@@ -1,7 +1,7 @@
-"""What every estimator answers: a distribution per row, as its mean, its standard deviation and its family.
+"""Predictions: a distribution for each row, given by its mean, its standard deviation and its family.
 
-This is the one value in which estimators and objectives meet. It works on torch tensors (differentiable, while
-training) and on NumPy arrays (in the units of y, for users) alike, and imports neither torch nor anything that does.
+`Prediction` is what estimators return and objectives take. It works on torch tensors (differentiably, in training) and
+on NumPy arrays (in the units of y, for users), and imports neither torch nor anything that does.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,21 +16,22 @@ from scipy.special import ndtri
 from hetcal._checks import Floats, check_levels
 from hetcal.families import GAUSSIAN, Family, StudentT
 
-# Quantiles of equal probability that stand for the whole distribution where no formula does; rows at a time.
+# Quantiles of equal probability that represent the whole distribution where there is no formula.
 NODES = 200
-BLOCK_ROWS = 4096
+# Rows whose quantiles are held in memory at once.
+NODE_ROWS = 4096
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """A distribution per row: y = mean + std * z with z from the family, Gaussian by default.
+    """A distribution for each row: y = mean + std * z with z from the family, Gaussian by default.
 
     Args:
         mean: (n,), or (n, k) for k targets; tensors or NumPy arrays.
-        std: Standard deviation, like `mean`.
-        epistemic_std: Its part that more data would reduce, if the estimator can tell, like `mean`.
-        aleatoric_std: Its part that is noise of y, if the estimator can tell; the squares of both parts add up.
-        family: Shape of the distribution, see `hetcal.families`.
+        std: Predictive standard deviation, like `mean`.
+        epistemic_std: The part of `std` that more data would reduce, or None if the estimator cannot tell.
+        aleatoric_std: The part of `std` that is noise of y, or None; the squares of both parts add up to that of `std`.
+        family: Shape of the distribution; see `hetcal.families`.
 
     >>> prediction = Prediction(mean=np.array([0.0, 10.0]), std=np.array([1.0, 2.0]))
     >>> prediction.interval(0.95).round(2)
@@ -64,20 +65,20 @@ class Prediction:
         return self.mean_plus(self.family.quantile(levels), axes=levels.ndim)
 
     def z(self, y: Any) -> Any:
-        r"""The standardized residual :math:`(y - \mu) / \sigma`, whose distribution is the family's."""
+        r"""The standardized residual :math:`(y - \mu) / \sigma`, distributed as the family."""
         return (y - self.mean) / self.std
 
     def log_prob(self, y: Any) -> Any:
-        r"""Log density of y per row, :math:`\log f(\frac{y - \mu}{\sigma}) - \log \sigma` with f the family's."""
+        r"""Log density at y, :math:`\log f(\frac{y - \mu}{\sigma}) - \log \sigma` with f that of the family."""
         log_std = self.std.log() if hasattr(self.std, "log") else np.log(self.std)
         return self.family.log_density(self.z(y)) - log_std
 
     def cdf(self, y: Any) -> Any:
-        r"""Probability of a value up to y per row, :math:`F(\frac{y - \mu}{\sigma})`; NumPy arrays only."""
+        r"""Distribution function at y, :math:`F(\frac{y - \mu}{\sigma})`; for NumPy arrays only."""
         return self.family.cdf(self.z(y))
 
     def crps(self, y: Any) -> Any:
-        """Continuous ranked probability score per row, in the units of y (see `hetcal.families`)."""
+        """Continuous ranked probability score of each row, in the units of y (see `hetcal.families`)."""
         return self.std * self.family.crps(self.z(y))
 
     def with_family(self, family: Family) -> Self:
@@ -104,24 +105,24 @@ class Prediction:
 
     def numpy(self) -> "Prediction":
         """The same prediction on NumPy float64 arrays, detached from any graph."""
-
-        def to_numpy(values: Any) -> Any:
-            if values is None:
-                return None
-            return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values, dtype=np.float64)
-
-        return from_columns(map(to_numpy, self.columns), self.family.numpy())
+        parts = [None if values is None else as_floats(values) for values in self.columns]
+        return from_columns(parts, self.family.numpy())
 
     @property
     def columns(self) -> tuple[Any, ...]:
-        """What there is per row."""
+        """Mean, std, epistemic and aleatoric std."""
         return self.mean, self.std, self.epistemic_std, self.aleatoric_std
 
     def mean_plus(self, z: Any, axes: int) -> Any:
-        """Mean + z * std with the last `axes` axes of z behind the rows."""
+        """mean + z * std, where the last `axes` axes of z follow those of the rows."""
         behind = (...,) + (None,) * axes
         like_mean = self.mean.new_tensor(z) if hasattr(self.mean, "new_tensor") else z
         return self.mean[behind] + like_mean * self.std[behind]
+
+
+def as_floats(values: Any) -> Floats:
+    """A tensor, detached from its graph, or an array, as a NumPy float64 array."""
+    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values, dtype=np.float64)
 
 
 def from_columns(columns: Iterable[Any], family: Family) -> Prediction:
@@ -130,14 +131,14 @@ def from_columns(columns: Iterable[Any], family: Family) -> Prediction:
     return Prediction(mean, std, epistemic_std, aleatoric_std, family)
 
 
-def join(parts: Sequence[Prediction], concatenate: Callable[[list[Any]], Any]) -> Prediction:
+def join_predictions(parts: Sequence[Prediction], concatenate: Callable[[list[Any]], Any]) -> Prediction:
     """The predictions of consecutive rows as one; `concatenate` is that of torch or of NumPy."""
     columns = zip(*(part.columns for part in parts), strict=True)
     joined = [None if column[0] is None else concatenate(list(column)) for column in columns]
     return from_columns(joined, parts[0].family)
 
 
-class Transform(Protocol):
+class IncreasingMap(Protocol):
     """A smooth increasing function of the target, such as the logarithm; see `hetcal.transforms`."""
 
     def forward(self, y: Any) -> Any: ...
@@ -150,7 +151,7 @@ class Transform(Protocol):
 
 
 class ByQuantiles:
-    """Mean, standard deviation and CRPS of a distribution that has a quantile function only, on NumPy arrays."""
+    """Mean, standard deviation and CRPS of a distribution that is given by its quantile function, on NumPy arrays."""
 
     base: Any
     quantile: Callable[..., Any]
@@ -165,7 +166,7 @@ class ByQuantiles:
         return self._moments[1]
 
     def crps(self, y: Any) -> Any:
-        """Twice the pinball loss, mean over 200 quantiles of equal probability."""
+        """Continuous ranked probability score: twice the pinball loss, averaged over 200 equally probable quantiles."""
         q, _ = equal_probabilities()
         scores = []
         for rows in blocks(len(self.base.mean)):
@@ -174,7 +175,7 @@ class ByQuantiles:
         return np.concatenate(scores)
 
     def quadrature(self) -> tuple[Any, Any]:
-        """Probabilities whose quantiles stand for the whole, and their weights."""
+        """Probabilities whose quantiles represent the distribution, and their weights."""
         return equal_probabilities()
 
     @cached_property
@@ -184,8 +185,8 @@ class ByQuantiles:
         for rows in blocks(len(self.base.mean)):
             nodes = self.take(rows).quantile(q)
             largest = np.maximum(np.abs(nodes).max(-1, keepdims=True), np.finfo(float).tiny)
-            nodes = nodes / largest  # squares then do not overflow
-            mean = (weights * nodes).sum(-1)  # no product of matrices: its last bits depend on the number of rows
+            nodes = nodes / largest  # so that squares do not overflow
+            mean = (weights * nodes).sum(-1)  # not a matrix product, whose last bits depend on the number of rows
             variance = (weights * (nodes - mean[..., None]) ** 2).sum(-1)
             parts.append((mean * largest[..., 0], np.sqrt(variance) * largest[..., 0]))
         mean, std = (np.concatenate(column) for column in zip(*parts, strict=True))
@@ -193,31 +194,31 @@ class ByQuantiles:
 
 
 def equal_probabilities() -> tuple[Any, Any]:
-    """The middles of NODES equal parts of (0, 1), and their weights."""
+    """The midpoints of NODES equal parts of (0, 1), and their weights."""
     return (np.arange(NODES) + 0.5) / NODES, np.full(NODES, 1 / NODES)
 
 
 def normal_grid() -> tuple[Any, Any]:
-    """Even steps to six standard deviations either way, as probabilities, and their weights."""
+    """Even steps up to six standard deviations on either side, as probabilities, and their weights."""
     z = np.linspace(-6, 6, NODES)
     weights = np.exp(-(z**2) / 2)
     return GAUSSIAN.cdf(z), weights / weights.sum()
 
 
 def blocks(n: int) -> list[slice]:
-    """Rows, block by block: memory stays bounded."""
-    return [slice(start, start + BLOCK_ROWS) for start in range(0, max(n, 1), BLOCK_ROWS)]
+    """The rows in blocks, so that memory stays bounded."""
+    return [slice(start, start + NODE_ROWS) for start in range(0, max(n, 1), NODE_ROWS)]
 
 
 @dataclass(frozen=True)
 class TransformedPrediction(ByQuantiles):
-    r"""The prediction of y, made for t = g(y): what `Prediction` has, in the units of y, on NumPy arrays.
+    r"""A prediction of y from one of t = g(y): the members of `Prediction`, in the units of y, on NumPy arrays.
 
-    Interval ends and quantiles are those of t mapped back, exactly. The density carries the Jacobian,
-    :math:`\log p(y) = \log p(g(y)) + \log g'(y)`. Mean and standard deviation are by quadrature: for the Gaussian to
-    six standard deviations either way; for the other families over 200 quantiles of equal probability, which leaves out
-    a quarter of a percent at either end, because the exponential of a Student-t has no mean at all. The CRPS is the
-    mean over such quantiles of twice their pinball loss.
+    The ends of intervals and the quantiles are those of t, mapped back exactly. The density includes the Jacobian,
+    :math:`\log p(y) = \log p(g(y)) + \log g'(y)`. Mean and standard deviation are computed by quadrature: for the
+    Gaussian up to six standard deviations on either side; for the other families over 200 equally probable quantiles,
+    which omits a quarter of a percent at either end, because the exponential of a Student-t has no mean. The CRPS is
+    the mean of twice the pinball loss over such quantiles.
 
     >>> class Log:
     ...     forward, inverse, log_slope = np.log, np.exp, lambda self, y: -np.log(y)
@@ -227,11 +228,11 @@ class TransformedPrediction(ByQuantiles):
     """
 
     base: Prediction
-    transform: Transform
+    transform: IncreasingMap
 
     @property
     def family(self) -> Family:
-        """That of the transformed target."""
+        """The family of the transformed target."""
         return self.base.family
 
     def quadrature(self) -> tuple[Any, Any]:
@@ -239,7 +240,7 @@ class TransformedPrediction(ByQuantiles):
 
     @property
     def epistemic_std(self) -> Any:
-        """Its share of the variance is that of the transformed target."""
+        """The part of `std` that more data would reduce, with the share of the variance that it has for t."""
         return None if self.base.epistemic_std is None else self.std * (self.base.epistemic_std / self.base.std)
 
     @property
@@ -253,7 +254,7 @@ class TransformedPrediction(ByQuantiles):
         return self.transform.inverse(self.base.quantile(q))
 
     def z(self, y: Any) -> Any:
-        """Standardized residual of the transformed target: an increasing map moves no row across an interval's end."""
+        """Standardized residual of the transformed target; it is inside an interval exactly if y is."""
         return self.base.z(self.transform.forward(y))
 
     @np.errstate(over="ignore")
@@ -267,7 +268,7 @@ class TransformedPrediction(ByQuantiles):
         return TransformedPrediction(self.base.take(rows), self.transform)
 
     def target(self, j: int) -> "TransformedPrediction":
-        """The prediction of one of k targets; a transform without parts per target serves each of them."""
+        """The prediction of one of k targets; a transform without parts for each target applies to all of them."""
         part = getattr(self.transform, "target", None)
         return TransformedPrediction(self.base.target(j), part(j) if part else self.transform)
 
@@ -275,25 +276,25 @@ class TransformedPrediction(ByQuantiles):
         return TransformedPrediction(self.base.numpy(), self.transform)
 
 
-# Probabilities are kept this far from 0 and 1: 7 standard deviations out.
+# Probabilities are kept this far away from 0 and 1, which is 7 standard deviations.
 EDGE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class RecalibratedPrediction(ByQuantiles):
-    r"""A prediction bent by an increasing map R of its probabilities: what `Prediction` has, on NumPy arrays.
+    r"""A prediction whose probabilities are mapped by an increasing R: the members of `Prediction`, on NumPy arrays.
 
     .. math:: \tilde F(y) = R(F(y)), \qquad \tilde F^{-1}(q) = F^{-1}(R^{-1}(q)), \qquad
               \log \tilde p(y) = \log p(y) + \log R'(F(y))
 
     with R linear between the points (`pit`, `probability`). Mean, standard deviation and CRPS are taken over 200
-    quantiles of equal probability, as in `TransformedPrediction`. The standardized residual is the Gaussian one,
+    equally probable quantiles, as in `TransformedPrediction`. The standardized residual is the Gaussian one,
     :math:`z = \Phi^{-1}(\tilde F(y))`, so that every metric of coverage holds exactly with the Gaussian family.
 
     Args:
-        base: The prediction to be bent.
+        base: The prediction to be recalibrated.
         pit: (m,) ascending from 0 to 1.
-        probability: (m,) R there, ascending from 0 to 1.
+        probability: (m,) values of R there, ascending from 0 to 1.
 
     >>> base = Prediction(np.zeros(1), np.ones(1))
     >>> bent = RecalibratedPrediction(base, np.array([0, 0.5, 1]), np.array([0, 0.8, 1]))

@@ -1,11 +1,11 @@
-"""Calibration after training: the baselines that the paper argues against (section 1), for any fitted regressor.
+"""Recalibration after training: the baselines that the paper argues against (section 1), for any fitted regressor.
 
-Three answers to "the model is trained, its intervals are wrong, what now?": bend the distribution (isotonic), stretch
-it (std), or measure the intervals (conformal). They wrap anything with `predict(X, return_std=True)`: `HCRegressor`,
-`GaussianProcessRegressor`, `BayesianRidge`, or a pipeline that ends in one, and need rows that it has not seen. None of
-them learns where the noise is: a random std comes out calibrated too (Levi et al., 2019), and as uninformative as it
-went in. This file hides where the residual is standardized (a transformed target is met in its own scale), and how the
-bent distribution stays finite and invertible.
+Three ways to correct the intervals of a trained model: map the probabilities (isotonic), scale the standard deviation
+(std), or measure how wide intervals must be (conformal). They wrap any regressor with `predict(X, return_std=True)`
+(`HCRegressor`, `GaussianProcessRegressor`, `BayesianRidge`, or a pipeline that ends in one) and need rows that it has
+not seen. None of them learns where the noise is: a random std becomes calibrated too (Levi et al., 2019), and stays as
+uninformative as before. This file hides in which scale residuals are standardized (that of the transformed target, if
+any), and how the recalibrated distribution stays finite and invertible.
 """
 
 import warnings
@@ -31,23 +31,23 @@ from hetcal.prediction import EDGE, Prediction, RecalibratedPrediction, Transfor
 Distribution = Prediction | TransformedPrediction
 
 CONFORMAL_METHODS = ("split", "cross")
-# Relative rounding error that is forgiven in a rank: 100 * 0.07 is a little more than 7 in floating point.
-ROUNDING = 1e-12
+# Relative rounding error that is ignored in a rank: 100 * 0.07 is slightly more than 7 in floating point.
+RANK_ROUNDING = 1e-12
 
 
 class Recalibrator(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
-    """What the three share: a fitted regressor, which they leave as it is, and rows that it has not seen."""
+    """Base class of the three: they share a fitted regressor, which they do not change, and rows it has not seen."""
 
     regressor: Any
 
     def __sklearn_clone__(self) -> Self:
-        """A clone shares the fitted regressor; cloned too, it would be empty."""
+        """A clone shares the fitted regressor, because a cloned regressor would be unfitted."""
         twin = super().__sklearn_clone__()
         twin.regressor = self.regressor
         return twin
 
     def _adopt(self, regressor: Any) -> None:
-        """Keep the regressor to predict with, and what it knows of the columns."""
+        """Keep the regressor for prediction, and what it knows about the columns."""
         self.regressor_ = regressor
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(regressor, name):
@@ -57,16 +57,16 @@ class Recalibrator(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
 
 class DistributionRecalibrator(Recalibrator):
-    """A recalibrator that corrects the whole distribution, so that `predict_dist` has a new one."""
+    """A recalibrator that corrects the whole distribution, so that it has `predict_dist`."""
 
     def fit(self, X: Any, y: ArrayLike) -> Self:
         """Learn the correction from calibration rows.
 
         Args:
-            X: (n, d) rows that the regressor was not fitted on, as it takes them.
+            X: (n, d) rows that the regressor was not fitted on, in the form that it accepts.
             y: (n,) their targets.
         """
-        target = check_target(X, y)
+        target = check_calibration_target(X, y)
         self._adopt(check_fitted(self.regressor))
         self._learn(predict_calibration(self.regressor_, X), target)
         return self
@@ -75,22 +75,22 @@ class DistributionRecalibrator(Recalibrator):
         raise NotImplementedError
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Mean per row; with `return_std=True` the pair of mean and standard deviation."""
+        """The mean, (n,); with `return_std=True` the pair of mean and standard deviation."""
         prediction = self.predict_dist(X)
         return (prediction.mean, prediction.std) if return_std else prediction.mean
 
     def predict_interval(self, X: Any, level: ArrayLike = 0.9) -> Floats:
-        """Central prediction intervals: (n, 2) for one level, (n, 2, L) for a list of L levels."""
+        """Central prediction intervals, (n, 2) for one level, (n, 2, L) for a list of L levels."""
         check_levels("level", level)
         return self.predict_dist(X).interval(level)
 
     def predict_quantiles(self, X: Any, q: ArrayLike = (0.05, 0.5, 0.95)) -> Floats:
-        """Quantiles: (n, L) for a list of L probabilities, (n,) for a single one."""
+        """Quantiles, (n,) for one probability, (n, L) for a list of L probabilities."""
         check_levels("q", q)
         return self.predict_dist(X).quantile(q)
 
     def predict_dist(self, X: Any) -> Any:
-        """The whole recalibrated distribution, on NumPy arrays, in the units of y."""
+        """The recalibrated predictive distribution on NumPy arrays, in the units of y."""
         raise NotImplementedError
 
 
@@ -100,14 +100,15 @@ class StdRecalibrator(DistributionRecalibrator):
     .. math:: s^2 = \frac1n \sum_i \left( \frac{y_i - \mu_i}{\sigma_i} \right)^2
 
     with s = `factor_`. It maximizes the likelihood if the regressor's distribution is Gaussian. For the other families
-    of hetcal, which all have variance 1, it still gives the residuals the standard deviation that is stated; the family
-    stays. A regressor that predicts a transformed target is scaled there, so that its range is kept.
+    of hetcal, which all have variance 1, it still makes the stated standard deviation that of the residuals; the family
+    is kept. For a regressor that predicts a transformed target, the scale of t is corrected, so that the range of y is
+    kept.
 
     Args:
-        regressor: Fitted, with `predict(X, return_std=True)`. It is neither changed nor fitted again.
+        regressor: A fitted regressor with `predict(X, return_std=True)`. It is neither changed nor fitted again.
 
     Attributes:
-        factor_: The factor; above 1 the regressor was overconfident.
+        factor_: The factor; if it is above 1, the regressor was overconfident.
         regressor_: The regressor.
 
     >>> from sklearn.linear_model import BayesianRidge
@@ -130,25 +131,27 @@ class StdRecalibrator(DistributionRecalibrator):
 
 
 class IsotonicRecalibrator(DistributionRecalibrator):
-    r"""The distribution bent to the observed frequencies; Kuleshov, Fenner and Ermon (2018), Accurate uncertainties.
+    r"""Probabilities mapped to the observed frequencies; Kuleshov, Fenner and Ermon (2018), Accurate uncertainties.
 
     .. math:: \tilde F(y) = R(F(y)), \qquad R(F(y_i)) = \frac{1}{n + 1} \left| \{ j : F(y_j) \le F(y_i) \} \right|
 
-    with F the distribution function that the regressor states for the row, R isotonic, linear between the calibration
-    rows, from R(0) = 0 to R(1) = 1. The quantile q is thus the regressor's quantile :math:`R^{-1}(q)`. Three choices of
-    ours: n + 1 instead of n, as the largest of n rows is not the largest there can be; R linear instead of constant
-    between the rows, so that it can be inverted; and F with its standard deviation first multiplied by `factor_` (see
-    `StdRecalibrator`), which leaves R(F(y)) at the calibration rows as it is: with one ten times too small, a fifth of
-    all F(y) would be 1 to the last digit, and the tails beyond the outermost rows would end at once.
+    with F the distribution function that the regressor predicts for the row, and R isotonic, linear between the
+    calibration rows, from R(0) = 0 to R(1) = 1. The quantile q is thus the regressor's quantile :math:`R^{-1}(q)`.
 
-    The mean is that of the new distribution: a bias of the regressor is removed as well. The density is a staircase,
-    with a step at each row; judge the result by CRPS or interval score rather than by the log likelihood.
+    Three details are our choice. The denominator is n + 1 instead of n, because the largest of n rows is not the
+    largest possible value. R is linear instead of constant between the rows, so that it can be inverted. The standard
+    deviation of F is first multiplied by `factor_` (see `StdRecalibrator`), which does not change R(F(y)) at the
+    calibration rows. Otherwise, with a standard deviation ten times too small, a fifth of all F(y) would be 1 to the
+    last digit, and there would be no tail beyond the outermost rows.
+
+    The mean is that of the new distribution, so that a bias of the regressor is removed as well. The density is a step
+    function with a step at each row; judge the result by CRPS or interval score rather than by the log likelihood.
 
     Args:
-        regressor: Fitted, with `predict(X, return_std=True)`. It is neither changed nor fitted again.
+        regressor: A fitted regressor with `predict(X, return_std=True)`. It is neither changed nor fitted again.
 
     Attributes:
-        factor_: The factor on the standard deviation that comes first.
+        factor_: The factor by which the standard deviation is multiplied first.
         isotonic_: scikit-learn's `IsotonicRegression` of the frequencies on F(y).
         regressor_: The regressor.
 
@@ -169,7 +172,7 @@ class IsotonicRecalibrator(DistributionRecalibrator):
         self.isotonic_ = IsotonicRegression().fit(pit, frequency)
 
     def predict_dist(self, X: Any) -> "RecalibratedPrediction":
-        """The regressor's distribution, bent."""
+        """The regressor's distribution with its probabilities mapped by R."""
         check_is_fitted(self)
         base = scale_std(predict_one_target(self.regressor_, X), self.factor_)
         pit = np.concatenate([[0.0], self.isotonic_.X_thresholds_, [1.0]])
@@ -177,37 +180,38 @@ class IsotonicRecalibrator(DistributionRecalibrator):
 
 
 class ConformalRecalibrator(Recalibrator):
-    r"""Intervals as wide as the calibration rows need, in multiples of the standard deviation.
+    r"""Conformal prediction intervals: as wide as the calibration rows require, in multiples of the standard deviation.
 
     .. math:: \mu \pm s_{(k)} \sigma, \qquad s_i = \frac{|y_i - \mu_i|}{\sigma_i},
         \qquad k = \lceil (n + 1) \, level \rceil
 
     with :math:`s_{(k)}` the k-th smallest of `scores_`. New rows that are exchangeable with the calibration rows are
-    covered with probability `level` or more, on average over all rows, whatever the regressor. Where k > n no finite
-    interval has that guarantee: the interval is infinite, with a `CalibrationRowsWarning`. A regressor that predicts
-    a transformed target is treated there, so that its range is kept. Lei et al. (2018), Distribution-free predictive
-    inference for regression, section 5.2.
+    covered with probability `level` or more, on average over all rows, whatever the regressor. If k > n, no finite
+    interval has that guarantee: the interval is infinite, with a `CalibrationRowsWarning`. For a regressor that
+    predicts a transformed target, residuals are those of t, so that the range of y is kept. Lei et al. (2018),
+    Distribution-free predictive inference for regression, section 5.2.
 
-    The rule is three lines of NumPy. MAPIE's `SplitConformalRegressor` gives the same numbers (the tests compare them),
-    but it wants the level before it sees the calibration rows, scikit-learn's tools cannot clone it, and the lower end
-    of its `StdConformityScore` is one rank too near wherever (n + 1) level is not whole (1.6); so it is no dependency.
+    The rule is three lines of NumPy. MAPIE's `SplitConformalRegressor` gives the same numbers (the tests compare them).
+    But it requires the level before it sees the calibration rows, scikit-learn's tools cannot clone it, and the lower
+    end of its `StdConformityScore` (1.6) is one rank too narrow unless (n + 1) level is whole. So it is not a
+    dependency.
 
     Args:
-        regressor: With `predict(X, return_std=True)`. For "split" it is fitted, and neither changed nor fitted again;
-            for "cross" only its parameters matter.
+        regressor: A regressor with `predict(X, return_std=True)`. For "split" it must be fitted, and is neither changed
+            nor fitted again; for "cross" only its parameters are used.
         method: "split" calibrates a fitted regressor on rows that it has not seen. "cross" needs no such rows: a clone
-            is fitted without each fold in turn, the scores of the rows left out are pooled, and a clone fitted on all
-            rows predicts. MAPIE's CV+ instead keeps the clone of every fold and compares each new row with all training
-            rows, and so guarantees a coverage of nearly 2 level - 1. Here one model predicts, at linear cost; `level`
-            is approximate, because that model is not one of those that were scored. It falls short where the standard
-            deviation shrinks with more rows faster than the errors do; more folds come nearer.
+            is fitted without each fold in turn, the scores of the held-out rows are pooled, and a clone fitted on all
+            rows predicts. `level` is then approximate, because the model that predicts was not scored. Coverage is too
+            low if with more rows the standard deviation shrinks faster than the errors; more folds reduce the gap.
+            (MAPIE's CV+ keeps the clone of every fold and compares each new row with all training rows, which
+            guarantees a coverage of nearly 2 level - 1. Here one model predicts, at linear cost.)
         cv: Folds for "cross": a number (of consecutive rows, as everywhere in scikit-learn; give
-            `KFold(5, shuffle=True)` if the rows are sorted), a splitter, or a list of splits that leaves each row out
+            `KFold(5, shuffle=True)` if the rows are sorted), a splitter, or a list of splits that holds out each row
             once.
 
     Attributes:
         scores_: (n,) ascending.
-        regressor_: What predicts: the regressor itself ("split"), or its clone fitted on all rows ("cross").
+        regressor_: The regressor that predicts: the given one ("split"), or its clone fitted on all rows ("cross").
 
     >>> from sklearn.linear_model import BayesianRidge
     >>> X, y = np.linspace(0, 1, 60)[:, None], np.resize([0.0, 1.0], 60)
@@ -222,21 +226,21 @@ class ConformalRecalibrator(Recalibrator):
         self.cv = cv
 
     def __sklearn_clone__(self) -> Self:
-        """For "cross" the regressor is cloned like any parameter, so that a search may change it."""
+        """For "cross" the regressor is cloned like any parameter, so that a search can change it."""
         return BaseEstimator.__sklearn_clone__(self) if self.method == "cross" else super().__sklearn_clone__()
 
     def fit(self, X: Any, y: ArrayLike) -> Self:
-        """Score the calibration rows, or for "cross" fit the regressor and score all rows.
+        """Score the calibration rows; for "cross", fit the regressor and score all rows.
 
         Args:
-            X: (n, d) rows, as the regressor takes them; for "split" rows that it was not fitted on.
+            X: (n, d) rows, in the form that the regressor accepts; for "split", rows that it was not fitted on.
             y: (n,) their targets.
         """
         method = check_choice("method", self.method, CONFORMAL_METHODS)
-        target = check_target(X, y)
+        target = check_calibration_target(X, y)
         if method == "split":
             self._adopt(check_fitted(self.regressor))
-            z = standardize(predict_calibration(self.regressor_, X), target)
+            z = standardized_residuals(predict_calibration(self.regressor_, X), target)
         else:
             z = self._cross(X, target)
             self._adopt(clone(self.regressor).fit(X, target))
@@ -247,21 +251,22 @@ class ConformalRecalibrator(Recalibrator):
         """Standardized residual of each row, from a clone that was fitted without it."""
         if isinstance(self.regressor, FrozenEstimator):
             advice = "give the regressor itself, or method='split'"
-            raise must("regressor", "be free to be fitted again for method='cross'", self.regressor, advice)
+            raise must("regressor", "be one that can be fitted again for method='cross'", self.regressor, advice)
         X, y = indexable(X, y)
         folds = list(check_cv(self.cv, y).split(X, y))
-        counts = np.bincount(np.concatenate([left_out for _, left_out in folds]), minlength=len(y))
+        counts = np.bincount(np.concatenate([held_out for _, held_out in folds]), minlength=len(y))
         if not (counts == 1).all():
             advice = "give a number of folds or a splitter such as KFold"
-            raise must("cv", "leave each row out once", self.cv, advice)
+            raise must("cv", "hold out each row once", self.cv, advice)
         z = np.empty(len(y))
-        for kept, left_out in folds:
+        for kept, held_out in folds:
             regressor = clone(self.regressor).fit(_safe_indexing(X, kept), y[kept])
-            z[left_out] = standardize(predict_calibration(regressor, _safe_indexing(X, left_out)), y[left_out])
+            prediction = predict_calibration(regressor, _safe_indexing(X, held_out))
+            z[held_out] = standardized_residuals(prediction, y[held_out])
         return z
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The regressor's own mean, and with `return_std=True` its own standard deviation: only intervals change."""
+        """The regressor's own mean, with `return_std=True` also its standard deviation; only intervals change."""
         check_is_fitted(self)
         if not return_std:
             return self.regressor_.predict(X)
@@ -269,13 +274,13 @@ class ConformalRecalibrator(Recalibrator):
         return prediction.mean, prediction.std
 
     def predict_interval(self, X: Any, level: ArrayLike = 0.9) -> Floats:
-        """Prediction intervals: (n, 2) for one level, (n, 2, L) for a list of L levels."""
+        """Prediction intervals, (n, 2) for one level, (n, 2, L) for a list of L levels."""
         check_is_fitted(self)
         levels, n = check_levels("level", level), len(self.scores_)
-        rank = np.ceil((n + 1) * levels * (1 - ROUNDING)).astype(int)
+        rank = np.ceil((n + 1) * levels * (1 - RANK_ROUNDING)).astype(int)
         if (rank > n).any():
             highest = levels.max()
-            rows = int(np.ceil(highest / (1 - highest) * (1 - ROUNDING)))
+            rows = int(np.ceil(highest / (1 - highest) * (1 - RANK_ROUNDING)))
             warnings.warn(
                 f"level={highest:g} needs at least {rows} calibration rows, got {n}, so its intervals are infinite; "
                 "give more rows or a lower level",
@@ -301,7 +306,7 @@ RECALIBRATORS: dict[str, type[Recalibrator]] = {
 
 
 def predict_one_target(regressor: Any, X: Any) -> Distribution:
-    """The regressor's distribution, which must be of one target and one of ours, so that it can be bent."""
+    """The regressor's distribution of one target; a type of distribution that is unknown here counts as Gaussian."""
     prediction = predict_distribution(regressor, X)
     if not isinstance(prediction, Distribution):
         prediction = Prediction(prediction.mean, prediction.std)
@@ -312,7 +317,7 @@ def predict_one_target(regressor: Any, X: Any) -> Distribution:
 
 
 def predict_calibration(regressor: Any, X: Any) -> Distribution:
-    """The same for calibration rows, whose residuals are divided by the standard deviation."""
+    """The same for calibration rows, where mean and std must be finite and std positive."""
     prediction = predict_one_target(regressor, X)
     check_vector("mean", untransformed(prediction).mean)
     check_vector("std", untransformed(prediction).std, positive=True)
@@ -320,12 +325,12 @@ def predict_calibration(regressor: Any, X: Any) -> Distribution:
 
 
 def untransformed(prediction: Distribution) -> Prediction:
-    """The prediction whose residual is divided by its standard deviation: that of the transformed target if any."""
+    """The prediction in the scale in which residuals are standardized: that of the transformed target, if any."""
     return prediction.base if isinstance(prediction, TransformedPrediction) else prediction
 
 
 def scale_std(prediction: Distribution, factor: float) -> Distribution:
-    """The prediction with each standard deviation times the factor."""
+    """The prediction with its standard deviations multiplied by the factor."""
     standard = untransformed(prediction)
     std, epistemic, aleatoric = (None if values is None else values * factor for values in standard.columns[1:])
     scaled = replace(standard, std=std, epistemic_std=epistemic, aleatoric_std=aleatoric)
@@ -333,37 +338,37 @@ def scale_std(prediction: Distribution, factor: float) -> Distribution:
 
 
 @np.errstate(over="ignore")
-def standardize(prediction: Distribution, y: Floats) -> Floats:
-    """The standardized residuals; infinite ones, of a target that the prediction rules out, are refused."""
+def standardized_residuals(prediction: Distribution, y: Floats) -> Floats:
+    """(y - mean) / std; infinite values, of a target that the prediction excludes, are refused."""
     return check_vector("(y - mean) / std", prediction.z(y))
 
 
 def std_factor(prediction: Distribution, y: Floats) -> float:
-    """Root mean square of the standardized residuals; BLAS takes it without overflow."""
-    factor = float(norm(standardize(prediction, y)) / np.sqrt(len(y)))
+    """Root mean square of the standardized residuals; BLAS computes it without overflow."""
+    factor = float(norm(standardized_residuals(prediction, y)) / np.sqrt(len(y)))
     if factor == 0:
         advice = "calibrate on rows that the regressor has not seen"
         raise must("y", "differ from the predicted mean in some row", f"{len(y)} values equal to it", advice)
     return factor
 
 
-# What users give.
+# Checks of the arguments.
 
 
 def check_fitted(regressor: Any) -> Any:
-    """The regressor, if it is fitted; one that follows no convention of scikit-learn is taken at its word."""
+    """The regressor, if it is fitted; one without scikit-learn's conventions is assumed to be fitted."""
     if isinstance(regressor, type):
         raise must("regressor", "be a fitted regressor", regressor, "give an instance, not its class", TypeError)
     if isinstance(regressor, BaseEstimator):
         try:
             check_is_fitted(regressor)
         except NotFittedError as error:
-            advice = "call its fit first, on other rows than those given here"
+            advice = "call its fit first, with other rows than those given here"
             raise must("regressor", "be fitted", regressor, advice, NotFittedError) from error
     return regressor
 
 
-def check_target(X: Any, y: Any) -> Floats:
+def check_calibration_target(X: Any, y: Any) -> Floats:
     """The target as at least two finite numbers, one per row of X."""
     array, n = np.asarray(y), _num_samples(X)
     if array.ndim == 2 and array.shape[1] > 1:

@@ -1,86 +1,89 @@
-"""scikit-learn on top: HCRegressor, from a table and its target to predictions in the units of y."""
+"""The scikit-learn regressor: from a table and its target to predictions in the units of y."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
+from torch import nn
 
-from hetcal._checks import check_choice, check_levels, check_vector, must
+from hetcal._checks import Floats, check_choice, check_levels, check_vector, must
 from hetcal.estimators import ESTIMATORS, predict
 from hetcal.exceptions import DegenerateDataWarning
 from hetcal.families import Family, StudentT, check_family
+from hetcal.metrics.history import History
 from hetcal.objectives import OBJECTIVES, Objective, gaussian_nll, squared_error
 from hetcal.prediction import Prediction, TransformedPrediction
-from hetcal.tabular.encoding import TableEncoder
-from hetcal.tabular.model import COLUMN_ORDERS, TabularModel, check_options, choose, warn_of_no_information
-from hetcal.tabular.rows import check_groups, check_weights, draw_seed, merge_equal_rows
+from hetcal.tabular.building import check_estimator_options, resolve_name
+from hetcal.tabular.model import TabularModel, TrainingRows
 from hetcal.training import MIN_ROWS_FOR_VALIDATION
 from hetcal.transforms import TRANSFORMS, PerTarget, Standardizer, TargetTransform
 
-# The standardized target is rounded to a thousandth of its standard deviation, the size of the estimators' floor under
-# sigma. Rounding errors of y (in kelvin instead of degrees, say) then vanish here; in training, which is chaotic, a
-# single bit would grow into another model.
+# The standardized target is rounded to a thousandth of its standard deviation, which is the estimators' floor of sigma.
+# Rounding errors of y (in kelvin instead of degrees Celsius, say) then vanish. Otherwise a single bit would grow into
+# another model, because training is chaotic.
 TARGET_GRID = 2.0**-10
 
 
 class HCRegressor(RegressorMixin, TabularModel):
-    """Neural network regression with calibrated prediction intervals from one training run.
+    """Neural network regressor with heteroscedastic calibration (HC): prediction intervals from one training run.
 
-    Fits tables as they come: pandas or polars frames with numbers, booleans, text, categories and missing values, or
-    numeric arrays. Columns of a frame are matched by name. Everything is in the units of y.
+    HC puts the predictive standard deviation of any uncertainty estimator into the likelihood that is trained. Tables
+    are fitted as they are: pandas or polars frames with numbers, booleans, dates, text, categories and missing values,
+    or numeric arrays. The columns of a frame are matched by name. All predictions are in the units of y.
 
     Args:
-        estimator: Where sigma comes from: a name in `hetcal.estimators.ESTIMATORS`, such as "mc_dropout",
-            "variance_head" or "ensemble", or a class with the members of `hetcal.estimators.base`.
-        objective: What is trained: "nll", the likelihood (calibrates; eq. 1 of the paper for the Gaussian family),
-            "squared_error" (does not), "gaussian_nll", "beta_nll", "faithful_nll", "crps", or a function
+        estimator: Where the predictive standard deviation comes from: a name in `hetcal.estimators.ESTIMATORS`, such as
+            "mc_dropout", "variance_head" or "ensemble", or a class with the members of `hetcal.estimators.base`.
+        objective: What is trained: "nll", the likelihood (it calibrates; eq. 1 of the paper for the Gaussian family),
+            "squared_error" (it does not), "gaussian_nll", "beta_nll", "faithful_nll", "crps", or a function
             `(prediction, y) -> loss per row`.
-        family: Shape of the predictive distribution: "gaussian", "laplace", "student_t" (degrees of freedom are
+        family: Shape of the predictive distribution: "gaussian", "laplace", "student_t" (its degrees of freedom are
             learned), or a family such as `hetcal.families.StudentT(df=4)`. Intervals, quantiles and scores follow it.
-        target_transform: None, "log", "yeo-johnson" or "quantile": the network predicts the transformed target, and
-            everything is mapped back. "auto" trains once with each and keeps what the validation rows find likeliest.
-        network: None for an `MLP`; or a class or factory `(n_inputs, n_outputs) -> nn.Module`; or an `nn.Module`,
-            which is copied and initialized anew at each fit.
+        target_transform: None, "log", "yeo-johnson" or "quantile". The network predicts the transformed target, and
+            predictions are mapped back. "auto" trains a model with each and keeps the simplest whose likelihood on the
+            validation rows is within two standard errors of the best.
+        network: None for an `MLP`; a class or function `(n_inputs, n_outputs) -> nn.Module`; or an `nn.Module`, which
+            is copied and initialized anew in each fit.
         width: Units per hidden layer of the `MLP`.
-        depth: Hidden layers of the `MLP`.
-        dropout: Dropout rate of the `MLP`: what "mc_dropout" samples, and a regularizer for every estimator.
+        depth: Number of hidden layers of the `MLP`.
+        dropout: Dropout rate of the `MLP`. "mc_dropout" samples it; for all estimators it is a regularizer.
         estimator_options: Further settings of the estimator, such as `{"samples": 20}`.
-        objective_weight: Weight of the objective beside the estimator's own loss.
-        learning_rate: Of AdamW at its highest; it falls to 0 along half a cosine over `max_steps`.
-        weight_decay: Of AdamW for up to 1,000 rows; beyond, it fades as 1,000 / n, as a prior weighs less the more data
-            there are.
+        objective_weight: Weight of the objective relative to the estimator's own loss.
+        learning_rate: Peak learning rate of AdamW.
+        weight_decay: Weight decay of AdamW; `hetcal.training.TrainingSettings` tells how it depends on the number of
+            rows.
         batch_size: Rows per training step.
-        max_steps: Upper limit on the training steps: bounds the time, whatever the number of rows.
+        max_steps: Upper limit on the training steps; it bounds the training time, whatever the number of rows.
         max_epochs: Upper limit on the passes over the data.
-        patience: Epochs without a better validation objective after which training stops.
-        validation_fraction: Part of the training rows that chooses the best epoch.
-        input_noise: Noise on the standardized inputs in training, with a standard deviation of `input_noise` / sqrt(n)
-            for n rows. Intervals of small tables come out too narrow without.
-        column_order: "by_name" takes the columns of a frame in any order; "as_fitted" refuses another order, as
+        patience: Epochs without a better validation score after which training stops.
+        validation_fraction: Fraction of the training rows held out to choose the best epoch.
+        input_noise: Noise on the standardized inputs in training, which widens the intervals of small tables;
+            `hetcal.training.TrainingSettings` tells how it depends on the number of rows.
+        column_order: "by_name" accepts the columns of a frame in any order; "as_fitted" refuses another order, as
             scikit-learn's own estimators do.
-        random_state: None, an integer, or a NumPy generator. An integer makes fit and predict repeatable bit for bit
-            on one machine with one number of threads. Global generators are left as they were, unless a user's network
-            draws from them itself (`torch.nn.functional.dropout`); put `nn.Dropout` there instead.
+        random_state: None, an integer, or a NumPy generator. An integer makes fit and predict reproducible bit for bit
+            on one machine with one number of threads. Global generators are not touched, unless a user's network draws
+            from them itself (`torch.nn.functional.dropout`); use `nn.Dropout` there instead.
         device: "cpu" or "cuda".
-        progress: Show a progress bar while fitting.
+        progress: Show a progress bar during training.
 
     Attributes:
         estimator_: The trained torch module.
         encoder_: The fitted `TableEncoder`.
-        target_transform_: Name of the transform that is used, or None.
+        target_transform_: Name of the chosen transform, or None.
         transform_: The fitted transform of y, or None; see `hetcal.transforms`.
-        target_scaler_: The fitted `Standardizer` of y, transformed if at all.
-        history_: The training `History`; its `rmse` is in the units of y, for one target that is not transformed.
+        target_scaler_: The fitted `Standardizer` of y, or of the transformed y.
+        history_: The `History` of training. Its `rmse` is in the units of y for a single target without transform.
         n_targets_: Number of targets.
         seed_: The seed drawn from `random_state`.
-        n_features_in_: Number of columns seen in fit.
-        feature_names_in_: Their names, if X was a frame with names.
+        n_features_in_: Number of columns seen during fit.
+        feature_names_in_: Names of the columns seen during fit, if X was a frame with names.
 
     >>> X = np.linspace(-2, 2, 200)[:, None]
     >>> model = HCRegressor(width=16, max_epochs=5, random_state=0).fit(X, np.sin(X[:, 0]))
@@ -118,28 +121,30 @@ class HCRegressor(RegressorMixin, TabularModel):
         device: str = "cpu",
         progress: bool = False,
     ) -> None:
-        self.estimator = estimator
         self.objective = objective
         self.family = family
         self.target_transform = target_transform
-        self.network = network
-        self.width = width
-        self.depth = depth
-        self.dropout = dropout
-        self.estimator_options = estimator_options
         self.objective_weight = objective_weight
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.batch_size = batch_size
-        self.max_steps = max_steps
-        self.max_epochs = max_epochs
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.input_noise = input_noise
-        self.column_order = column_order
-        self.random_state = random_state
-        self.device = device
-        self.progress = progress
+        super().__init__(
+            estimator,
+            network=network,
+            width=width,
+            depth=depth,
+            dropout=dropout,
+            estimator_options=estimator_options,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            batch_size=batch_size,
+            max_steps=max_steps,
+            max_epochs=max_epochs,
+            patience=patience,
+            validation_fraction=validation_fraction,
+            input_noise=input_noise,
+            column_order=column_order,
+            random_state=random_state,
+            device=device,
+            progress=progress,
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -154,81 +159,72 @@ class HCRegressor(RegressorMixin, TabularModel):
         Args:
             X: (n, d) frame or array; missing values are allowed.
             y: (n,) finite numbers; or (n, k) for k targets, which share the network and are independent given X.
-            sample_weight: (n,) weights, at least 0; a weight of 2 counts exactly like the row given twice.
-            groups: (n,) labels of rows that belong together (a patient, a day). The validation part is then drawn by
-                whole groups: give them if you will predict for new groups, or training stops too late and the
-                intervals come out too narrow there.
+            sample_weight: (n,) weights, at least 0; a weight of 2 counts exactly like giving the row twice.
+            groups: (n,) labels of rows that belong together (a patient, a day). Whole groups are then held out for
+                validation. Give them if you will predict for new groups; otherwise training stops too late, and the
+                intervals for new groups come out too narrow.
         """
-        check_choice("column_order", self.column_order, COLUMN_ORDERS)
-        objective = choose("objective", self.objective, OBJECTIVES)
+        objective = resolve_name("objective", self.objective, OBJECTIVES)
         check_likelihood(self.family, objective)
         check_passes(self.estimator_options, objective, self.objective_weight)
-        table = self._read(X, reset=True)
-        target = check_target(y, len(table))
-        weights = check_weights(sample_weight, table)
-        labels = check_groups(groups, len(table))
-        first, weights = merge_equal_rows(table, target, weights, labels)
-        table, target = table.take(first), target[first]
-        if len(table) < 2:
-            raise must(
-                "X", "have at least 2 different rows", f"n_samples={len(table)}", "a spread needs more than one sample"
-            )
-        warn_of_constants(target)
-
-        seed = draw_seed(self.random_state)
-        n_targets = 1 if target.ndim == 1 else target.shape[1]
-        encoder = TableEncoder().fit(table, weights)
-        warn_of_no_information(encoder)
-        x = torch.from_numpy(encoder.transform(table))
-        groups = None if labels is None else labels[first]
-
-        def fit_candidate(name: str | None, held_back: list[int] | None = None) -> Candidate:
-            transform = None
-            if name is not None:
-                seen = weights.copy()
-                seen[held_back or []] = 0.0  # rows that judge a transform must not shape it
-                transform = fit_transform(name, target, seen)
-            scaler = fit_target_scaler(target if transform is None else transform.forward(target), weights)
-            candidate = Candidate(name, transform, scaler)
-            standardized = torch.from_numpy(candidate.standardized(target).astype(np.float32))
-            candidate.estimator, candidate.history = self._train(
-                objective, x, standardized, weights, groups, seed, n_targets, self.family
-            )
-            return candidate
-
-        first_name, *others = self._transforms(target)
-        candidates = [fit_candidate(first_name)]
-        candidates += [fit_candidate(name, candidates[0].history.validation_rows) for name in others]
-        best = likeliest(candidates, x, target, weights) if others else candidates[0]
-        # All at once, so that a fit that fails leaves an earlier one whole.
-        self.encoder_, self.n_targets_, self.seed_ = encoder, n_targets, seed
+        rows = self._prepare(X, y, sample_weight, groups, check_regression_target)
+        warn_of_constants(rows.target)
+        first_name, *others = self._transforms(rows.target)
+        candidates = [self._fit_candidate(first_name, objective, rows)]
+        held_out = candidates[0].history.validation_rows
+        candidates += [self._fit_candidate(name, objective, rows, held_out) for name in others]
+        best = likeliest(candidates, rows) if others else candidates[0]
+        # All at once, so that a fit that fails leaves an earlier one intact.
+        self.encoder_, self.seed_, self.n_targets_ = rows.encoder, rows.seed, rows.n_targets
         self.target_transform_, self.transform_, self.target_scaler_ = best.name, best.transform, best.scaler
         self.estimator_, self.history_ = best.estimator, best.history
-        if best.transform is None and n_targets == 1:
+        if best.transform is None and self.n_targets_ == 1:
             for curves in (self.history_.train, self.history_.validation):
                 curves["rmse"] = [value * float(self.target_scaler_.scale) for value in curves["rmse"]]
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Mean, (n,) or (n, k) for k targets; with `return_std=True` the pair of mean and standard deviation."""
+        """The predicted mean, (n,) or (n, k) for k targets; with `return_std=True` the pair of mean and std."""
         prediction = self.predict_dist(X)
         return (prediction.mean, prediction.std) if return_std else prediction.mean
 
-    def predict_interval(self, X: Any, level: ArrayLike = 0.9) -> NDArray[np.float64]:
-        """Central intervals: (n, 2) for one level, (n, 2, L) for a list of L; (n, k, 2, ...) for k targets."""
+    def predict_interval(self, X: Any, level: ArrayLike = 0.9) -> Floats:
+        """Central prediction intervals, (n, 2) for one level, (n, 2, L) for L levels; (n, k, 2, ...) for k targets."""
         check_levels("level", level)
         return self.predict_dist(X).interval(level)
 
-    def predict_quantiles(self, X: Any, q: ArrayLike = (0.05, 0.5, 0.95)) -> NDArray[np.float64]:
-        """Quantiles: (n, L) for a list of L probabilities, (n,) for a single one; (n, k, ...) for k targets."""
+    def predict_quantiles(self, X: Any, q: ArrayLike = (0.05, 0.5, 0.95)) -> Floats:
+        """Quantiles, (n,) for one probability, (n, L) for a list of L probabilities; (n, k, ...) for k targets."""
         check_levels("q", q)
         return self.predict_dist(X).quantile(q)
 
     def predict_dist(self, X: Any) -> Prediction | TransformedPrediction:
-        """The whole predictive distribution on NumPy arrays, in the units of y: mean, std, quantile, log_prob, ..."""
+        """The predictive distribution of each row on NumPy arrays: mean, std, interval, quantile, log_prob, ..."""
         return in_units_of_y(self._predict(X), self.target_scaler_, self.transform_)
 
-    def _transforms(self, target: NDArray[np.float64]) -> list[str | None]:
+    def _fit_candidate(
+        self, name: str | None, objective: Objective, rows: TrainingRows, held_out: Sequence[int] = ()
+    ) -> "Candidate":
+        """A model of the target under one transform, which is fitted without the `held_out` rows."""
+        target, transform = rows.target, None
+        if name is not None:
+            weights = rows.weights.copy()
+            weights[list(held_out)] = 0.0  # rows that judge a transform must not shape it
+            transform = fit_transform(name, target, weights)
+            target = transform.forward(target)
+        scaler = fit_target_scaler(target, rows.weights)
+        standardized = TARGET_GRID * np.round(scaler.transform(target) / TARGET_GRID)
+        estimator, history = self._train(
+            objective,
+            rows,
+            torch.from_numpy(standardized.astype(np.float32)),
+            n_targets=rows.n_targets,
+            family=self.family,
+            objective_weight=self.objective_weight,
+        )
+        return Candidate(name, transform, scaler, estimator, history)
+
+    def _transforms(self, target: Floats) -> list[str | None]:
         """The transforms to try, simplest first."""
         if self.target_transform is None:
             return [None]
@@ -252,30 +248,24 @@ class Candidate:
     name: str | None
     transform: TargetTransform | PerTarget | None
     scaler: Standardizer
-    estimator: Any = None
-    history: Any = None
+    estimator: nn.Module
+    history: History
 
-    def standardized(self, target: NDArray[np.float64]) -> NDArray[np.float64]:
-        transformed = target if self.transform is None else self.transform.forward(target)
-        return TARGET_GRID * np.round(self.scaler.transform(transformed) / TARGET_GRID)
-
-    def log_prob(self, x: torch.Tensor, target: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Log density per row, mean over the targets, in the units of y."""
+    def log_prob(self, x: torch.Tensor, target: Floats) -> Floats:
+        """Log density per row, averaged over the targets, in the units of y."""
         prediction = in_units_of_y(predict(self.estimator, x).numpy(), self.scaler, self.transform)
         return np.asarray(prediction.log_prob(target)).reshape(len(target), -1).mean(1)
 
 
-def likeliest(
-    candidates: list[Candidate], x: torch.Tensor, target: NDArray[np.float64], weights: NDArray[np.float64]
-) -> Candidate:
-    """The first, that is the simplest, candidate within two standard errors of the likeliest on the validation rows."""
-    rows = candidates[0].history.validation_rows
-    share = weights[rows] / weights[rows].sum()
-    device = next(candidates[0].estimator.parameters()).device
-    scores = [candidate.log_prob(x[rows].to(device), target[rows]) for candidate in candidates]
+def likeliest(candidates: Sequence[Candidate], rows: TrainingRows) -> Candidate:
+    """The first (simplest) candidate within two standard errors of the likeliest on the validation rows."""
+    judging = candidates[0].history.validation_rows
+    share = rows.weights[judging] / rows.weights[judging].sum()
+    x = rows.x[judging].to(next(candidates[0].estimator.parameters()).device)
+    scores = [candidate.log_prob(x, rows.target[judging]) for candidate in candidates]
     best = max(scores, key=lambda score: share @ score)
 
-    def is_near(score: NDArray[np.float64]) -> bool:
+    def is_near(score: Floats) -> bool:
         excess = best - score
         return bool(share @ excess <= 2 * np.sqrt((share**2) @ (excess - share @ excess) ** 2))
 
@@ -285,12 +275,12 @@ def likeliest(
 def in_units_of_y(
     prediction: Prediction, scaler: Standardizer, transform: TargetTransform | PerTarget | None
 ) -> Prediction | TransformedPrediction:
-    """The one place where scaling of y, and its transform, are undone."""
+    """Undo standardization and transform of y: the one place where a prediction returns to the units of y."""
     prediction = scaler.inverse(prediction)
     return prediction if transform is None else TransformedPrediction(prediction, transform)
 
 
-def fit_transform(name: str, y: NDArray[np.float64], weights: NDArray[np.float64]) -> TargetTransform | PerTarget:
+def fit_transform(name: str, y: Floats, weights: Floats) -> TargetTransform | PerTarget:
     make = TRANSFORMS[name]
     if y.ndim == 1:
         return make().fit(y, weights)
@@ -298,57 +288,48 @@ def fit_transform(name: str, y: NDArray[np.float64], weights: NDArray[np.float64
 
 
 def check_likelihood(family: Any, objective: Objective) -> None:
-    """Degrees of freedom that no objective trains would stay where they start, and nobody would notice."""
+    """Refuse degrees of freedom that no objective trains: they would silently keep their initial value."""
     if check_family(family) == StudentT.name and objective in (squared_error, gaussian_nll):
         raise must(
             "family",
-            f"be trained by the objective, and {objective.__name__} does not",
+            f"be trained by the objective, which {objective.__name__} does not do",
             family,
             "use objective='nll', or fix the degrees of freedom: family=hetcal.families.StudentT(df=4)",
         )
 
 
 def check_passes(options: Any, objective: Objective, objective_weight: Any) -> None:
-    """One pass has no spread: the likelihood would be that of the floor under sigma."""
-    if check_options(options).get("samples") == 1 and objective is not squared_error and objective_weight:
-        advice = "give at least 4 passes, or train by squared_error"
+    """Refuse a single pass, which has no spread: the likelihood would see the floor of sigma only."""
+    if check_estimator_options(options).get("samples") == 1 and objective is not squared_error and objective_weight:
+        advice = "give at least 4 passes, or use objective='squared_error'"
         raise must("samples", "be at least 4 for an objective that trains sigma", 1, advice)
 
 
-def check_target(y: Any, n: int) -> NDArray[np.float64]:
+def check_regression_target(y: NDArray[Any]) -> Floats:
     """The target as finite float64 numbers: (n,), or (n, k) for k > 1 targets."""
-    if y is None:
-        raise ValueError("y must be given: HCRegressor requires y to be passed, but the target y is None")
-    if sparse.issparse(y):
-        raise must("y", "be dense", f"a sparse {type(y).__name__}", "call y.toarray().ravel()", TypeError)
-    array = np.asarray(y)
-    if array.dtype.kind == "c":
-        raise must("y", "hold real numbers; Complex data not supported", array.dtype.name, "use its real part")
-    if array.dtype.kind not in "biufO":
-        raise must("y", "hold numbers", array.dtype.name, "convert text or dates to numbers first")
-    if array.ndim == 2 and array.shape[1] > 1:
-        target = np.column_stack([check_vector(f"y[:, {j}]", column) for j, column in enumerate(array.T)])
-    elif array.ndim > 2:
-        raise must("y", "be (n,), or (n, k) for k targets", f"array of shape {array.shape}", "give it that shape")
-    else:
-        target = check_vector("y", column_or_1d(array, warn=True))
-    if len(target) != n:
-        raise must("y", f"have one value per row of X ({n})", f"{len(target)} values", "give both the same length")
-    return target
+    if y.dtype.kind == "c":
+        raise must("y", "hold real numbers; Complex data not supported", y.dtype.name, "use its real part")
+    if y.dtype.kind not in "biufO":
+        raise must("y", "hold numbers", y.dtype.name, "convert text or dates to numbers first")
+    if y.ndim == 2 and y.shape[1] > 1:
+        return np.column_stack([check_vector(f"y[:, {j}]", column) for j, column in enumerate(y.T)])
+    if y.ndim > 2:
+        raise must("y", "be (n,), or (n, k) for k targets", f"array of shape {y.shape}", "give it that shape")
+    return check_vector("y", column_or_1d(y, warn=True))
 
 
-def warn_of_constants(target: NDArray[np.float64]) -> None:
+def warn_of_constants(target: Floats) -> None:
     for column in target.reshape(len(target), -1).T:
         if Standardizer().fit(column, np.ones(len(column))).is_constant:
             warnings.warn(
-                f"y is constant ({column[0]:g}); its standard deviation then means nothing",
+                f"y is constant ({column[0]:g}); its predictive standard deviation is meaningless",
                 DegenerateDataWarning,
                 stacklevel=3,
             )
 
 
-def fit_target_scaler(target: NDArray[np.float64], weights: NDArray[np.float64]) -> Standardizer:
+def fit_target_scaler(target: Floats, weights: Floats) -> Standardizer:
     scaler = Standardizer().fit(target, weights)
-    # So that intervals are narrow beside a constant, whatever its units.
+    # Intervals around a constant are then narrow compared with it, whatever its units.
     scaler.spread = np.where(scaler.is_constant, 1e-6, scaler.spread)
     return scaler

@@ -1,9 +1,10 @@
-"""Scorers for scikit-learn's model selection: choose a regressor by its whole distribution, not by its mean alone.
+"""Scorers for scikit-learn's model selection: choose a regressor by its whole distribution, not only by its mean.
 
-They score any regressor with `predict_dist(X)`, ours, by the family and the transform it predicts, and any other with
-`predict(X, return_std=True)`, such as `GaussianProcessRegressor` or `BayesianRidge`, as Gaussian; so too the last step
-of a pipeline. Several targets count alike: the score is the mean over them. Greater is better, as scikit-learn expects,
-so each is the negated metric. They are plain functions: picklable, and no instance of anything.
+A regressor with `predict_dist(X)`, such as `HCRegressor`, is scored with its family and its transform of the target.
+Any other regressor with `predict(X, return_std=True)`, such as `GaussianProcessRegressor` or `BayesianRidge`, is scored
+as Gaussian. The same holds for the last step of a pipeline. With several targets the score is the mean over them.
+Greater is better, as scikit-learn expects, so each score is a negated metric. The scorers are plain functions and can
+be pickled.
 """
 
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from hetcal.metrics.inputs import predict_distribution
 
 
 def crps_scorer(regressor: Any, X: Any, y: ArrayLike) -> float:
-    """Negated CRPS: the safe choice, in the units of y and robust to a few far rows.
+    """Negated CRPS: the safe choice, in the units of y and robust to a few outliers.
 
     >>> from sklearn.linear_model import BayesianRidge
     >>> from sklearn.model_selection import GridSearchCV
@@ -27,12 +28,12 @@ def crps_scorer(regressor: Any, X: Any, y: ArrayLike) -> float:
 
 
 def nll_scorer(regressor: Any, X: Any, y: ArrayLike) -> float:
-    """Negated negative log likelihood, that is the mean log density of y: severe with overconfidence."""
+    """Negated negative log likelihood, the mean log density of y: it punishes overconfidence severely."""
     return -float(np.mean(nll(y, predict_distribution(regressor, X))))
 
 
 def ce_scorer(regressor: Any, X: Any, y: ArrayLike) -> float:
-    """Negated calibration error, eq. 3 of the paper: a constant std can win it, so watch it, and choose by another."""
+    """Negated calibration error, eq. 3 of the paper: for monitoring, because a constant std can have the best score."""
     return -float(np.mean(ce(y, predict_distribution(regressor, X))))
 
 

@@ -3,81 +3,106 @@
     prediction = estimator(x)
     loss = objective_weight * objective(prediction, y) + estimator.own_loss(prediction, y, n_train)
 
-Everything else here serves these two lines: mini-batches, early stopping, history, progress, and rescue from a loss
-that is not finite.
+Everything else serves these two lines: settings, mini-batches, early stopping, the history, a progress bar, and
+recovery from a loss that is not finite.
 """
 
-import copy
 import math
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from hetcal._checks import check_number, must
-from hetcal.estimators.base import BLOCK_ROWS
+from hetcal._checks import check_choice, check_number, must
+from hetcal.estimators.base import BLOCK_ROWS, parameter_groups
+from hetcal.estimators.checkpoints import Checkpoints
 from hetcal.exceptions import TrainingDivergedError, TrainingWarning
-from hetcal.metrics import ce
+from hetcal.metrics.history import EpochRecord, History
 from hetcal.objectives import CRITERIA, Objective
-from hetcal.prediction import Prediction, join
-from hetcal.splitting import hold_out
+from hetcal.prediction import Prediction
+from hetcal.splitting import check_two_groups, hold_out
 
-# With fewer rows than this a tenth of them says nothing about when to stop; all rows then train.
+# With fewer rows, a tenth of them cannot tell when to stop; then all rows are trained on.
 MIN_ROWS_FOR_VALIDATION = 10
+# Up to this number of rows `weight_decay` applies in full.
+WEIGHT_DECAY_ROWS = 1000
+# However few the rows are, noise must not dominate the inputs.
+MAX_INPUT_NOISE = 0.3
 MAX_BAD_STEPS = 20
 WARM_UP_STEPS = 100
-# Copies of the weights that are kept at a time; more would cost memory and change little.
-MAX_CANDIDATES = 10
-CURVES = ("objective", "own_loss", "rmse", "ce")
+
+GroupNumbers = NDArray[np.int64] | None
 
 
-@dataclass
-class History:
-    """What happened by epoch, in the scale of the `y` that `train` was given.
+def bounded(default: float, low: float, high: float = math.inf, **rule: bool) -> Any:
+    """A setting with its default and the bounds that `check_number` applies to it."""
+    return field(default=default, metadata={"low": low, "high": high, **rule})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSettings:
+    """The settings of `train`; `HCRegressor` and `HCClassifier` pass theirs on unchanged.
 
     Attributes:
-        train: `objective`, `own_loss`, `rmse` and `ce` (calibration error) over the training batches of each epoch.
-        validation: The same over the validation rows in evaluation mode; empty lists without validation rows.
-        criterion: What the best epoch is chosen by: the validation objective, with outliers capped
-            (`objectives.CRITERIA`). With several targets this and all curves are means over the targets.
-        best_epoch: Index of the epoch whose weights were kept: the earliest within one standard error of the best.
-        stopped: Why training ended: "patience", "max_steps", "max_epochs" or "interrupted".
-        validation_rows: Numbers of the rows that were held back.
+        objective_weight: Weight of the objective relative to the estimator's own loss (0.75 for Quantile-HC in the
+            paper). With 0 the objective only judges the epochs.
+        validation_fraction: Fraction of the rows held out to choose the best epoch; 0 trains on all rows for
+            `max_epochs`.
+        learning_rate: Peak learning rate of AdamW. It rises over the first 100 steps, then falls to 0 along half a
+            cosine over `max_steps`.
+        weight_decay: Weight decay of AdamW. With n > 1,000 rows it is multiplied by 1,000 / n, because a prior counts
+            less the more data there are. Parameters named raw_* (rates, degrees of freedom) do not decay.
+        batch_size: Rows per training step.
+        max_steps: Upper limit on the optimizer steps; it bounds the training time, whatever the number of rows.
+        max_epochs: Upper limit on the passes over the data.
+        patience: Epochs without a better criterion (see `History`) after which training stops.
+        standard_errors: The earliest epoch is kept whose criterion is within this many standard errors of the best.
+        input_noise: Noise added to `x`, drawn anew in each step, with a standard deviation of `input_noise / sqrt(n)`
+            for n rows, at most 0.3. Without it the intervals of small data sets come out too narrow, because training
+            rows lie closer to the fitted curve than new rows will.
+        gradient_clip: Gradients are clipped to this multiple of their usual norm. A fixed limit would slow down the
+            end of training, where sigma is small and every gradient of the likelihood is large.
+        seed: Seed of the validation split, of the order of the rows and of the input noise.
+        device: Where to train, "cpu" or "cuda"; the estimator is moved there.
+        progress: Show a progress bar.
     """
 
-    train: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in CURVES})
-    validation: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in CURVES})
-    criterion: list[float] = field(default_factory=list)
-    best_epoch: int = 0
-    stopped: str = "max_epochs"
-    validation_rows: list[int] = field(default_factory=list)
+    objective_weight: float = bounded(1.0, low=0)
+    validation_fraction: float = bounded(0.1, low=0, high=1, open_high=True)
+    learning_rate: float = bounded(2e-3, low=0, open_low=True)
+    weight_decay: float = bounded(1e-2, low=0)
+    batch_size: int = bounded(128, low=1, integer=True)
+    max_steps: int = bounded(8_000, low=1, integer=True)
+    max_epochs: int = bounded(500, low=1, integer=True)
+    patience: int = bounded(30, low=1, integer=True)
+    standard_errors: float = bounded(1.0, low=0)
+    input_noise: float = bounded(0.0, low=0)
+    gradient_clip: float = bounded(3.0, low=1)
+    seed: int = bounded(0, low=0, integer=True)
+    device: str | torch.device = "cpu"
+    progress: bool = False
 
-    def __len__(self) -> int:
-        return len(self.train["objective"])
+    def __post_init__(self) -> None:
+        for setting in fields(self):
+            if setting.metadata:
+                check_number(setting.name, getattr(self, setting.name), **setting.metadata)
+        try:
+            torch.empty(0, device=self.device)
+        except (RuntimeError, AssertionError, TypeError):
+            rule = "be one that torch finds on this machine"
+            raise must("device", rule, self.device, "'cpu' always works") from None
 
+    def weight_decay_for(self, n: int) -> float:
+        return self.weight_decay * min(1, WEIGHT_DECAY_ROWS / n)
 
-@dataclass
-class Rows:
-    """Rows that are trained or validated on together."""
-
-    x: Tensor
-    y: Tensor
-    weight: Tensor
-    index: Tensor  # numbers of the rows
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    def take(self, index: Tensor) -> "Rows":
-        return Rows(self.x[index], self.y[index], self.weight[index], index)
-
-
-LossOf = Callable[[Rows], tuple[Prediction, Tensor, Tensor]]
+    def input_noise_for(self, n: int) -> float:
+        return min(MAX_INPUT_NOISE, self.input_noise / n**0.5)
 
 
 def train(
@@ -88,20 +113,7 @@ def train(
     *,
     sample_weight: Tensor | None = None,
     groups: Tensor | None = None,
-    objective_weight: float = 1.0,
-    validation_fraction: float = 0.1,
-    learning_rate: float = 2e-3,
-    weight_decay: float = 1e-2,
-    batch_size: int = 128,
-    max_steps: int = 8_000,
-    max_epochs: int = 500,
-    patience: int = 30,
-    standard_errors: float = 1.0,
-    input_noise: float = 0.0,
-    gradient_clip: float = 3.0,
-    seed: int = 0,
-    device: str | torch.device = "cpu",
-    progress: bool = False,
+    **settings: Any,
 ) -> History:
     """Train the estimator in place by AdamW and leave it with the weights of its best epoch, in evaluation mode.
 
@@ -109,25 +121,10 @@ def train(
         estimator: Any module with the members of `hetcal.estimators.base`.
         objective: Loss per row of `(prediction, y)`; with several targets, per row and target.
         x: (n, ...) inputs, standardized.
-        y: (n,) target, standardized; (n, k) for k targets, which then weigh the same.
+        y: (n,) target, standardized; (n, k) for k targets, which then count equally.
         sample_weight: (n,) weights, at least 0; a weight of 2 counts like two equal rows.
         groups: (n,) integers; rows of one group are never split between training and validation.
-        objective_weight: Weight of the objective beside the estimator's own loss (0.75 for Quantile-HC in the paper).
-        validation_fraction: Part of the rows held back to choose the best epoch; 0 trains on all for `max_epochs`.
-        learning_rate: Of AdamW at its highest; it rises over the first hundred steps, then falls to 0 along half a
-            cosine over `max_steps`.
-        weight_decay, batch_size: Of AdamW; parameters named raw_* (rates, degrees of freedom) do not decay.
-        max_steps: Upper limit on the optimizer steps: bounds the time, whatever the number of rows.
-        max_epochs: Upper limit on the passes over the data.
-        patience: Epochs without a better criterion (see `History`) after which training stops.
-        standard_errors: The earliest epoch is kept whose criterion is within so many of the best (see `Best`).
-        input_noise: Standard deviation of the noise that is added to `x`, anew in each step. Intervals of small sets
-            come out too narrow without: training rows lie closer to the fitted curve than new ones will.
-        gradient_clip: Gradients are clipped to this multiple of their usual norm. A fixed limit would slow the end of
-            training, where sigma is small and every gradient of the likelihood is large.
-        seed: Seed of the validation split and of the order of the rows.
-        device: Where to train, "cpu" or "cuda"; the estimator is moved there.
-        progress: Show a progress bar.
+        **settings: Those of `TrainingSettings`, such as `max_epochs=20`.
 
     Returns:
         The `History`. Ctrl-C ends training early with the best weights so far and a `TrainingWarning`.
@@ -142,164 +139,168 @@ def train(
     >>> len(train(VarianceHead(MLP(1, 2, width=8)), gaussian_nll, x, x[:, 0] ** 2, max_epochs=3))
     3
     """
-    check_number("objective_weight", objective_weight, 0)
-    check_number("validation_fraction", validation_fraction, 0, 1, open_high=True)
-    check_number("learning_rate", learning_rate, 0, open_low=True)
-    check_number("weight_decay", weight_decay, 0)
-    check_number("batch_size", batch_size, 1, integer=True)
-    check_number("max_steps", max_steps, 1, integer=True)
-    check_number("max_epochs", max_epochs, 1, integer=True)
-    check_number("patience", patience, 1, integer=True)
-    check_number("standard_errors", standard_errors, 0)
-    check_number("input_noise", input_noise, 0)
-    check_number("gradient_clip", gradient_clip, 1)
-    check_number("seed", seed, 0, integer=True)
-    device = check_device(device)
-    for name, value in {"x": x, "y": y}.items():
-        if not isinstance(value, Tensor):
-            raise must(name, "be a torch tensor", type(value).__name__, "use torch.as_tensor(...)", TypeError)
+    for name in settings:
+        check_choice("setting", name, [setting.name for setting in fields(TrainingSettings)])
+    chosen = TrainingSettings(**settings)
     if not callable(objective):
         advice = "give one of hetcal.objectives, such as nll_loss"
         raise must("objective", "be a function (prediction, y) -> loss per row", objective, advice, TypeError)
-
-    generator = torch.Generator().manual_seed(seed)
-    rows = check_rows(x, y, sample_weight, device)
-    if input_noise and not x.is_floating_point():
-        raise must("input_noise", f"be 0 for x of type {x.dtype}", input_noise, "word numbers and codes take no noise")
-    training, validation = split(rows, validation_fraction, generator, check_groups(groups, len(rows)))
-    estimator.to(device).train()
-    optimizer = torch.optim.AdamW(parameter_groups(estimator, weight_decay), lr=learning_rate, fused=True)
-    loss_of = make_loss(estimator, objective, n_train=len(training))
-    criterion = CRITERIA.get(objective, objective)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_factor(step, max_steps))
-    step = Step(estimator, optimizer, schedule, gradient_clip)
-    history = History(validation_rows=validation.index.tolist())
-    best = Best(estimator, validation.weight, standard_errors)
-    epochs = tqdm(range(max_epochs), desc="training", unit="epoch", disable=not progress, leave=False)
+    rows = check_rows(x, y, sample_weight, chosen)
+    run = TrainingRun(estimator, objective, rows, check_group_numbers(groups, len(rows)), chosen)
     try:
-        for epoch in epochs:
-            record = EpochRecord()
-            for batch in batches(training, batch_size, generator, input_noise):
-                prediction, objective_rows, own_rows = loss_of(batch)
-                step((batch.weight * (objective_weight * objective_rows + own_rows)).mean(), epoch)
-                record.add(batch, prediction, objective_rows, own_rows)
-            record.append_to(history.train)
-            if len(validation):
-                record, scores = validate(estimator, loss_of, criterion, validation)
-                record.append_to(history.validation)
-                best.consider(epoch, scores)
-                history.criterion.append(best.mean(scores))
-                epochs.set_postfix(validation=f"{history.criterion[-1]:.3f}", best=f"{min(history.criterion):.3f}")
-            if len(validation) and epoch - best.epoch >= patience:
-                history.stopped = "patience"
-            elif step.steps >= max_steps:
-                history.stopped = "max_steps"
-            else:
-                continue
-            break
+        run.train_epochs()
     except KeyboardInterrupt:
-        history.stopped = "interrupted"
+        run.history.stopped = "interrupted"
         warnings.warn(
-            f"training was interrupted after {len(history)} epoch(s); the best weights so far are kept",
+            f"training was interrupted after {len(run.history)} epoch(s); the best weights so far are kept",
             TrainingWarning,
             stacklevel=2,
         )
     finally:
-        epochs.close()
-        best.restore()
-        estimator.eval()
-    history.best_epoch = best.chosen_epoch if len(validation) else len(history) - 1
-    return history
+        run.finish()
+    return run.history
 
 
-def check_device(device: str | torch.device) -> torch.device:
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, TypeError):
-        raise must("device", "be one that torch finds on this machine", device, "'cpu' always works") from None
-    return torch.device(device)
+@dataclass
+class TensorRows:
+    """Rows that are trained or validated on together."""
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor
+    index: Tensor  # numbers of the rows
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def take(self, index: Tensor) -> "TensorRows":
+        return TensorRows(self.x[index], self.y[index], self.weight[index], index)
 
 
-def check_rows(x: Tensor, y: Tensor, sample_weight: Tensor | None, device: torch.device) -> Rows:
-    """The rows on the device, shapes checked (an (n, 1) target would broadcast silently), weights of mean 1."""
+def check_rows(x: Tensor, y: Tensor, sample_weight: Tensor | None, settings: TrainingSettings) -> TensorRows:
+    """All rows on the device, shapes checked (an (n, 1) target would broadcast silently), weights of mean 1."""
+    for name, value in {"x": x, "y": y}.items():
+        if not isinstance(value, Tensor):
+            raise must(name, "be a torch tensor", type(value).__name__, "use torch.as_tensor(...)", TypeError)
     if y.ndim > 2 or y.shape[1:] == (1,):
         raise must("y", "be (n,), or (n, k) for k > 1 targets", f"tensor of shape {tuple(y.shape)}", "use y[:, 0]")
     if len(x) != len(y):
         raise must("y", f"have one value per row of x ({len(x)})", f"{len(y)} values", "give both the same length")
     if not (torch.isfinite(x).all() and torch.isfinite(y).all()):
         raise must("x and y", "be finite", "NaN or infinity", "remove or impute these values first")
+    if settings.input_noise and not x.is_floating_point():
+        raise must("input_noise", f"be 0 for x of type {x.dtype}", settings.input_noise, "token ids take no noise")
     weight = torch.ones(len(y)) if sample_weight is None else sample_weight.to(torch.float32)
     if weight.shape != (len(y),) or not torch.isfinite(weight).all() or weight.min() < 0 or weight.sum() <= 0:
         raise must("sample_weight", "be at least 0, not all 0, one per row", sample_weight, "give one weight per row")
-    return Rows(x.to(device), y.to(device), (weight / weight.mean()).to(device), torch.arange(len(y)))
+    device = settings.device
+    return TensorRows(x.to(device), y.to(device), (weight / weight.mean()).to(device), torch.arange(len(y)))
 
 
-def check_groups(groups: Tensor | None, n: int) -> Tensor | None:
-    if groups is not None and groups.shape != (n,):
-        raise must("groups", f"have one number per row ({n})", f"shape {tuple(groups.shape)}", "give one per row")
+def check_group_numbers(groups: Tensor | None, n: int) -> GroupNumbers:
+    """The groups numbered from 0, one number per row."""
     if groups is None:
         return None
-    known, codes = torch.unique(groups, return_inverse=True)
-    if len(known) < 2:
-        raise must("groups", "name at least 2 groups", known.tolist(), "leave groups away if all rows belong together")
-    return codes
+    if groups.shape != (n,):
+        raise must("groups", f"have one number per row ({n})", f"shape {tuple(groups.shape)}", "give one per row")
+    known, codes = np.unique(groups.cpu().numpy(), return_inverse=True)
+    check_two_groups(known)
+    return codes.astype(np.int64)
 
 
-def split(
-    rows: Rows, validation_fraction: float, generator: torch.Generator, groups: Tensor | None = None
-) -> tuple[Rows, Rows]:
-    """Random training and validation rows, or whole groups; none for validation if too few to say anything."""
-    n_validation = math.ceil(validation_fraction * len(rows)) if len(rows) >= MIN_ROWS_FOR_VALIDATION else 0
-    order = torch.randperm(len(rows), generator=generator).numpy()
-    parts = hold_out(order, n_validation, None if groups is None else groups.cpu().numpy())
-    training, validation = (rows.take(torch.from_numpy(part).to(rows.y.device)) for part in parts)
-    return training, validation
+class TrainingRun:
+    """One call of `train`: the parts of the loop and its epochs."""
 
+    def __init__(
+        self, estimator: Any, objective: Objective, rows: TensorRows, groups: GroupNumbers, settings: TrainingSettings
+    ) -> None:
+        estimator.to(settings.device).train()
+        self.estimator, self.objective, self.settings = estimator, objective, settings
+        self.criterion = CRITERIA.get(objective, objective)
+        self.generator = torch.Generator().manual_seed(settings.seed)
+        self.training, self.validation = split_tensors(rows, settings.validation_fraction, self.generator, groups)
+        self.noise_std = settings.input_noise_for(len(rows))
+        self.step = Step(estimator, settings, len(rows))
+        self.checkpoints = Checkpoints(estimator, self.validation.weight, settings.standard_errors)
+        self.history = History(validation_rows=self.validation.index.tolist())
 
-def batches(rows: Rows, batch_size: int, generator: torch.Generator, input_noise: float = 0.0) -> Iterator[Rows]:
-    """All rows in random order, in batches of nearly equal size: a last batch of one row would be noise."""
-    order = torch.randperm(len(rows), generator=generator).to(rows.y.device)
-    for index in order.tensor_split(math.ceil(len(rows) / batch_size)):
-        batch = rows.take(index)
-        if input_noise:
-            noise = torch.randn(batch.x.shape, generator=generator).to(batch.x)
-            batch.x.add_(noise, alpha=input_noise)  # a copy of its own: indexing by rows makes one
-        yield batch
+    def train_epochs(self) -> None:
+        """Train until patience, steps or epochs run out."""
+        settings, history = self.settings, self.history
+        numbers = range(settings.max_epochs)
+        with tqdm(numbers, desc="training", unit="epoch", disable=not settings.progress, leave=False) as bar:
+            for epoch in bar:
+                self.train_epoch(epoch)
+                if len(self.validation):
+                    self.validate(epoch)
+                    bar.set_postfix(validation=f"{history.criterion[-1]:.3f}", best=f"{min(history.criterion):.3f}")
+                if len(self.validation) and epoch - self.checkpoints.epoch >= settings.patience:
+                    history.stopped = "patience"
+                    return
+                if self.step.steps >= settings.max_steps:
+                    history.stopped = "max_steps"
+                    return
 
+    def train_epoch(self, epoch: int) -> None:
+        """One pass over the training rows."""
+        record = EpochRecord()
+        for batch in batches(self.training, self.settings.batch_size, self.generator, self.noise_std):
+            prediction, objective_rows, own_rows = self.losses(batch)
+            loss = self.settings.objective_weight * objective_rows + own_rows
+            self.step((batch.weight * loss).mean(), epoch)
+            record.add(batch.y, batch.weight, prediction, objective_rows, own_rows)
+        record.append_to(self.history.train)
 
-def rate_factor(step: int, max_steps: int) -> float:
-    """Learning rate as a part of its highest: a short rise, because the first gradients mislead, then half a cosine."""
-    return min(1.0, (step + 1) / WARM_UP_STEPS) * (1 + math.cos(math.pi * min(1.0, step / max_steps))) / 2
+    @torch.no_grad()
+    def validate(self, epoch: int) -> None:
+        """Judge the epoch on the validation rows in evaluation mode, block by block."""
+        self.estimator.eval()
+        record, scores = EpochRecord(), []
+        for index in torch.arange(len(self.validation), device=self.validation.y.device).split(BLOCK_ROWS):
+            block = self.validation.take(index)
+            prediction, objective_rows, own_rows = self.losses(block)
+            record.add(block.y, block.weight, prediction, objective_rows, own_rows)
+            scores.append(mean_over_targets(self.criterion(prediction, block.y)).double())
+        self.estimator.train()
+        record.append_to(self.history.validation)
+        self.checkpoints.consider(epoch, torch.cat(scores))
+        self.history.criterion.append(self.checkpoints.mean(torch.cat(scores)))
 
-
-def make_loss(estimator: Any, objective: Objective, n_train: int) -> LossOf:
-    """The core of the design: prediction, objective and own loss per row of a batch."""
-
-    def loss_of(batch: Rows) -> tuple[Prediction, Tensor, Tensor]:
-        if estimator.training and hasattr(estimator, "at_rows"):
-            estimator.at_rows(batch.index, n_train)
-        prediction = estimator(batch.x)
-        if batch.y.is_floating_point() and prediction.mean.shape != batch.y.shape:  # labels of classes are integers
-            raise must(
-                "the estimator's mean",
-                f"have the shape of y, {tuple(batch.y.shape)}",
-                f"shape {tuple(prediction.mean.shape)}",
-                "for k targets give y as (n, k) and the estimator n_targets=k",
-            )
-        objective_rows = objective(prediction, batch.y)
-        if objective_rows.shape not in ((len(batch),), batch.y.shape):
-            raise must(
-                "objective",
-                f"return one loss per row, shape {tuple(batch.y.shape)}",
-                f"shape {tuple(objective_rows.shape)}",
-                "do not average over the rows",
-            )
-        own_rows = estimator.own_loss(prediction, batch.y, n_train)
+    def losses(self, batch: TensorRows) -> tuple[Prediction, Tensor, Tensor]:
+        """The core of the design: the prediction, and per row its objective and the estimator's own loss."""
+        n_train = len(self.training)
+        if self.estimator.training and hasattr(self.estimator, "at_rows"):
+            self.estimator.at_rows(batch.index, n_train)
+        prediction = self.estimator(batch.x)
+        check_mean(prediction, batch.y)
+        objective_rows = self.objective(prediction, batch.y)
+        check_loss(objective_rows, batch.y)
+        own_rows = self.estimator.own_loss(prediction, batch.y, n_train)
         if own_rows.ndim == 0 and batch.y.ndim == 2:
-            own_rows = own_rows / batch.y.shape[1]  # one prior for all targets, beside a mean over them
+            own_rows = own_rows / batch.y.shape[1]  # one prior for all targets; the objective is a mean over them
         return prediction, mean_over_targets(objective_rows), mean_over_targets(own_rows)
 
-    return loss_of
+    def finish(self) -> None:
+        """Keep the weights of the best epoch; without validation rows those of the last."""
+        self.checkpoints.restore()
+        self.estimator.eval()
+        self.history.best_epoch = self.checkpoints.chosen_epoch if len(self.validation) else len(self.history) - 1
+
+
+def check_mean(prediction: Prediction, y: Tensor) -> None:
+    if y.is_floating_point() and prediction.mean.shape != y.shape:  # labels of classes are integers
+        raise must(
+            "the estimator's mean",
+            f"have the shape of y, {tuple(y.shape)}",
+            f"shape {tuple(prediction.mean.shape)}",
+            "for k targets give y as (n, k) and the estimator n_targets=k",
+        )
+
+
+def check_loss(objective_rows: Tensor, y: Tensor) -> None:
+    if objective_rows.shape not in (y.shape[:1], y.shape):
+        rule, advice = f"return one loss per row, shape {tuple(y.shape)}", "do not average over the rows"
+        raise must("objective", rule, f"shape {tuple(objective_rows.shape)}", advice)
 
 
 def mean_over_targets(values: Tensor) -> Tensor:
@@ -307,31 +308,41 @@ def mean_over_targets(values: Tensor) -> Tensor:
     return values.flatten(1).mean(1) if values.ndim > 1 else values
 
 
-def parameter_groups(estimator: Any, weight_decay: float) -> list[dict[str, Any]]:
-    """Weights decay; what is named raw_*, such as a dropout rate, would only be pulled to an arbitrary value."""
-    weights: list[Tensor] = []
-    raw: list[Tensor] = []
-    for name, parameter in estimator.named_parameters():
-        is_raw = any(part.startswith("raw_") for part in name.split("."))
-        (raw if is_raw else weights).append(parameter)
-    groups = [{"params": weights, "weight_decay": weight_decay}, {"params": raw, "weight_decay": 0.0}]
-    return [group for group in groups if group["params"]]
+def split_tensors(
+    rows: TensorRows, validation_fraction: float, generator: torch.Generator, groups: GroupNumbers = None
+) -> tuple[TensorRows, TensorRows]:
+    """Random training and validation rows, or whole groups; no validation rows if there are too few to judge by."""
+    n_validation = math.ceil(validation_fraction * len(rows)) if len(rows) >= MIN_ROWS_FOR_VALIDATION else 0
+    order = torch.randperm(len(rows), generator=generator).numpy()
+    parts = hold_out(order, n_validation, groups)
+    training, validation = (rows.take(torch.from_numpy(part).to(rows.y.device)) for part in parts)
+    return training, validation
+
+
+def batches(
+    rows: TensorRows, batch_size: int, generator: torch.Generator, noise_std: float = 0.0
+) -> Iterator[TensorRows]:
+    """All rows in random order, in batches of nearly equal size: a last batch of one row would be noise."""
+    order = torch.randperm(len(rows), generator=generator).to(rows.y.device)
+    for index in order.tensor_split(math.ceil(len(rows) / batch_size)):
+        batch = rows.take(index)
+        if noise_std:
+            noise = torch.randn(batch.x.shape, generator=generator).to(batch.x)
+            batch.x.add_(noise, alpha=noise_std)  # a copy of its own: indexing by rows makes one
+        yield batch
 
 
 class Step:
     """One optimizer step; a loss or gradient that is not finite is skipped and the learning rate halved."""
 
-    def __init__(
-        self,
-        estimator: Any,
-        optimizer: torch.optim.Optimizer,
-        schedule: torch.optim.lr_scheduler.LambdaLR,
-        gradient_clip: float,
-    ) -> None:
+    def __init__(self, estimator: Any, settings: TrainingSettings, n_rows: int) -> None:
+        groups = parameter_groups(estimator, settings.weight_decay_for(n_rows))
         self.parameters = list(estimator.parameters())
-        self.optimizer = optimizer
-        self.schedule = schedule
-        self.gradient_clip = gradient_clip
+        self.optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(
+            self.optimizer, lambda step: rate_factor(step, settings.max_steps)
+        )
+        self.gradient_clip = settings.gradient_clip
         self.usual_norm = math.inf
         self.steps = 0
         self.bad_steps = 0
@@ -370,86 +381,6 @@ class Step:
             )
 
 
-class Best:
-    """Which epoch's weights to keep: the earliest whose score is within one standard error of the best.
-
-    Later epochs are no better as far as the validation rows can tell, and their sigma has had more time to adapt to the
-    training rows, where residuals are smaller than on new ones: the one-standard-error rule of Breiman et al. (1984),
-    Classification and Regression Trees, with the standard error of the difference row by row.
-    """
-
-    def __init__(self, estimator: Any, weight: Tensor, standard_errors: float = 1.0) -> None:
-        self.estimator = estimator
-        self.standard_errors = standard_errors
-        self.weight = weight.double() / weight.sum()  # (n,) of the validation rows
-        self.epoch = 0  # with the best score
-        self.scores: Tensor | None = None
-        self.candidates: list[tuple[int, Tensor, dict[str, Any]]] = []  # epoch, scores (n,), weights; earliest first
-
-    def mean(self, scores: Tensor) -> float:
-        mean = float((self.weight * scores).sum())
-        return math.inf if math.isnan(mean) else mean
-
-    def consider(self, epoch: int, scores: Tensor) -> None:
-        if self.scores is None or self.mean(scores) < self.mean(self.scores):
-            self.epoch, self.scores = epoch, scores
-            near = [candidate for candidate in self.candidates if self.is_near(candidate[1], scores)]
-            self.candidates = near[: MAX_CANDIDATES - 1]
-        elif len(self.candidates) == MAX_CANDIDATES or not self.is_near(scores, self.scores):
-            return
-        self.candidates.append((epoch, scores, copy.deepcopy(self.estimator.state_dict())))
-
-    def is_near(self, scores: Tensor, best: Tensor) -> bool:
-        excess = scores - best
-        mean = (self.weight * excess).sum()
-        variance = (self.weight * (excess - mean)).square().sum()
-        return bool(mean <= self.standard_errors * variance.sqrt())
-
-    @property
-    def chosen_epoch(self) -> int:
-        return self.candidates[0][0] if self.candidates else self.epoch
-
-    def restore(self) -> None:
-        if self.candidates:
-            self.estimator.load_state_dict(self.candidates[0][2])
-
-
-class EpochRecord:
-    """Gathers what the batches of one epoch gave anyway, so that the training curves cost nothing."""
-
-    def __init__(self) -> None:
-        self.rows: list[tuple[Tensor, ...]] = []
-        self.predictions: list[Prediction] = []
-
-    def add(self, batch: Rows, prediction: Prediction, objective_rows: Tensor, own_rows: Tensor) -> None:
-        columns = batch.y, objective_rows, own_rows.expand(len(batch)), batch.weight
-        self.rows.append(tuple(column.detach() for column in columns))
-        self.predictions.append(Prediction(prediction.mean.detach(), prediction.std.detach(), family=prediction.family))
-
-    def append_to(self, curves: dict[str, list[float]]) -> None:
-        y, objective_rows, own_rows, weight = (
-            torch.cat(column).cpu().double().numpy() for column in zip(*self.rows, strict=True)
-        )
-        curves["objective"].append(float(np.average(objective_rows, weights=weight)))
-        curves["own_loss"].append(float(np.average(own_rows, weights=weight)))
-        prediction = join(self.predictions, torch.cat).numpy()
-        if prediction.mean.shape != y.shape:  # classes: the mean is of logits
-            return
-        squares = ((y - prediction.mean) ** 2).reshape(len(y), -1).mean(1)
-        curves["rmse"].append(float(np.sqrt(np.average(squares, weights=weight))))
-        finite = bool(np.isfinite(prediction.mean).all() and np.isfinite(prediction.std).all())
-        curves["ce"].append(float(np.mean(ce(y, prediction))) if finite else math.nan)
-
-
-@torch.no_grad()
-def validate(estimator: Any, loss_of: LossOf, criterion: Objective, rows: Rows) -> tuple[EpochRecord, Tensor]:
-    """The validation rows in evaluation mode, block by block: their record, and the criterion per row."""
-    estimator.eval()
-    record, scores = EpochRecord(), []
-    for index in torch.arange(len(rows), device=rows.y.device).split(BLOCK_ROWS):
-        block = rows.take(index)
-        prediction, objective_rows, own_rows = loss_of(block)
-        record.add(block, prediction, objective_rows, own_rows)
-        scores.append(mean_over_targets(criterion(prediction, block.y)).double())
-    estimator.train()
-    return record, torch.cat(scores)
+def rate_factor(step: int, max_steps: int) -> float:
+    """The learning rate relative to its peak: a short rise, because the first gradients mislead, then half a cosine."""
+    return min(1.0, (step + 1) / WARM_UP_STEPS) * (1 + math.cos(math.pi * min(1.0, step / max_steps))) / 2

@@ -1,9 +1,10 @@
-r"""Transforms of the target: an increasing function g, so that t = g(y) is nearer to the family of the prediction.
+r"""Scales of columns and targets: standardization, and increasing transforms g of the target.
 
-The network learns t; intervals and quantiles are mapped back exactly, and the density carries the Jacobian
-(`hetcal.prediction.TransformedPrediction`). So every g here is increasing on the whole line, `inverse` has an answer
-for every real t, and values of y far outside those of `fit` raise no warning. What is learned is floats and arrays of
-floats only. All in float64.
+`Standardizer` brings the columns of a table and the target to mean 0 and standard deviation 1. With a transform the
+network learns t = g(y), which is closer to the family of the prediction. Intervals and quantiles are mapped back
+exactly, and the density includes the Jacobian (`hetcal.prediction.TransformedPrediction`). Therefore every g is
+increasing on the whole real line, `inverse` has a value for every real t, and values of y far outside those of `fit`
+raise no warning. Everything learned is a float or an array of floats, in float64.
 """
 
 from collections.abc import Sequence
@@ -17,31 +18,30 @@ from scipy import optimize, special
 from hetcal._checks import Floats, must
 from hetcal.prediction import Prediction
 
-# Where `inverse` levels off, so that sums and differences of its values stay finite.
-LARGEST = 1e300
-# Knots of the normal scores: all distinct values up to the fewest, then slowly more with the number of values.
+# Limit of the values of `inverse`, so that their sums and differences stay finite.
+LARGEST_VALUE = 1e300
+# Number of knots of the normal scores: all distinct values if they are few, then slowly more with their number.
 FEWEST_KNOTS, MOST_KNOTS = 12, 100
-# Knots nearer than this part of the typical distance per unit of t, or than this in t, are one: slopes stay bounded.
+# Knots closer than this fraction of the typical distance per unit of t, or than this in t, are merged: slopes stay
+# bounded.
 SMALLEST_STEP = 1e-3
-
-
-# Deviations below this part of the largest value are rounding errors of float64, not data.
-ROUNDING = 1e-13
+# Deviations below this fraction of the largest value are rounding errors of float64, not data.
+FLOAT_ROUNDING = 1e-13
 
 
 class Standardizer:
-    """Column-wise (or, for a vector, one) mean 0 and standard deviation 1, by weighted moments; missing values stay.
+    """Standardizes a vector, or the columns of a matrix, by their weighted moments; missing values stay missing.
 
-    Values are divided by the largest magnitude first, so that nothing overflows between 1e-300 and 1e300.
+    Values are first divided by their magnitude, so that nothing overflows between 1e-300 and 1e300.
 
     >>> scaler = Standardizer().fit(np.array([1e200, 3e200]), np.ones(2))
     >>> scaler.transform(np.array([1e200, 5e200]))
     array([-1.,  3.])
     """
 
-    magnitude: Floats
-    center: Floats  # of values / magnitude
-    spread: Floats  # of values / magnitude
+    magnitude: Floats  # a power of two near the largest value
+    center: Floats  # mean of values / magnitude
+    spread: Floats  # standard deviation of values / magnitude
 
     def fit(self, values: Floats, weights: Floats) -> "Standardizer":
         present = ~np.isnan(values)
@@ -50,13 +50,13 @@ class Standardizer:
         total = np.where(total > 0, total, 1.0)
         filled = np.where(present, values, 0.0)
         largest = np.abs(filled).max(axis=0, initial=0.0)
-        # A power of two: dividing by it is exact, so a value is never moved by a rounding error of its scale.
+        # Division by a power of two is exact, so that rounding errors of the scale never move a value.
         self.magnitude = np.where(largest > 0, 2.0 ** np.floor(np.log2(np.where(largest > 0, largest, 1.0))), 1.0)
         filled = filled / self.magnitude
         self.center = (weights * filled).sum(axis=0) / total
         variance = (weights * (filled - self.center) ** 2).sum(axis=0) / total
         spread = np.sqrt(variance)
-        self.is_constant = spread <= ROUNDING * np.maximum(np.abs(self.center), 1.0)
+        self.is_constant = spread <= FLOAT_ROUNDING * np.maximum(np.abs(self.center), 1.0)
         self.spread = np.where(self.is_constant, 1.0, spread)
         return self
 
@@ -73,10 +73,10 @@ class Standardizer:
 
 
 class TargetTransform:
-    """An increasing function of one target; arrays of any shape, value by value."""
+    """An increasing function of one target, applied to each value of an array of any shape."""
 
     def fit(self, y: Floats, weights: Floats, name: str = "y") -> Self:
-        """Learn from y (n,); a row of weight 2 counts as two rows, one of weight 0 as none. `name` is for errors."""
+        """Learn from y (n,). A weight of 2 counts as two rows, a weight of 0 as none; `name` appears in errors."""
         raise NotImplementedError
 
     def forward(self, y: Any) -> Floats:
@@ -84,7 +84,7 @@ class TargetTransform:
         raise NotImplementedError
 
     def inverse(self, t: Any) -> Floats:
-        """The y with g(y) = t, within -1e300 and 1e300."""
+        """The y with g(y) = t, between -1e300 and 1e300."""
         raise NotImplementedError
 
     def log_slope(self, y: Any) -> Floats:
@@ -93,9 +93,9 @@ class TargetTransform:
 
 
 class Log(TargetTransform):
-    r"""For positive y whose noise is in percent: :math:`g(y) = \log y`, :math:`\log g'(y) = -\log y`.
+    r"""For positive y with relative noise: :math:`g(y) = \log y`, :math:`\log g'(y) = -\log y`.
 
-    A y that is not positive has density 0: both are :math:`-\infty` there.
+    A y that is not positive has density 0, and both are :math:`-\infty`.
 
     >>> Log().inverse(Log().forward([0.5, 20.0])).round(2)
     array([ 0.5, 20. ])
@@ -104,7 +104,7 @@ class Log(TargetTransform):
     def fit(self, y: Floats, weights: Floats, name: str = "y") -> Self:
         wrong = np.asarray(y)[(np.asarray(y) <= 0) & (np.asarray(weights) > 0)]
         if wrong.size:
-            advice = f"{wrong.size} of {len(y)} values are not, this the smallest; 'yeo-johnson' takes any values"
+            advice = f"{wrong.size} of {len(y)} values are not, this is the smallest; 'yeo-johnson' takes any values"
             raise must(name, "be greater than 0 for target_transform='log'", float(wrong.min()), advice)
         return self
 
@@ -113,7 +113,7 @@ class Log(TargetTransform):
             return np.log(np.maximum(np.asarray(y, dtype=np.float64), 0.0))
 
     def inverse(self, t: Any) -> Floats:
-        return np.exp(np.clip(np.asarray(t, dtype=np.float64), -log(LARGEST), log(LARGEST)))
+        return np.exp(np.clip(np.asarray(t, dtype=np.float64), -log(LARGEST_VALUE), log(LARGEST_VALUE)))
 
     def log_slope(self, y: Any) -> Floats:
         t = self.forward(y)
@@ -131,7 +131,7 @@ class YeoJohnson(TargetTransform):
 
     .. math:: -\frac12 \log \mathrm{var}(g(y)) + \mathrm{mean}(\log g'(y))
 
-    over [0, 2] (weighted; to three decimals): beyond, g would not reach every real number. Yeo and Johnson (2000).
+    over [0, 2] (weighted, to three decimals); otherwise g would not reach every real number. Yeo and Johnson (2000).
 
     >>> y = np.random.default_rng(0).lognormal(size=1000)
     >>> YeoJohnson().fit(y, np.ones(1000)).power
@@ -158,7 +158,7 @@ class YeoJohnson(TargetTransform):
     def inverse(self, t: Any) -> Floats:
         t = np.asarray(t, dtype=np.float64)
         x = np.copysign(special.inv_boxcox1p(np.abs(t), np.where(t < 0, 2 - self.power, self.power)), t)
-        return np.clip((self.center + self.spread * x) * self.magnitude, -LARGEST, LARGEST)
+        return np.clip((self.center + self.spread * x) * self.magnitude, -LARGEST_VALUE, LARGEST_VALUE)
 
     def log_slope(self, y: Any) -> Floats:
         log_scale = log(self.spread) + log(self.magnitude)
@@ -167,11 +167,11 @@ class YeoJohnson(TargetTransform):
     @np.errstate(over="ignore")
     def _standardize(self, y: Any) -> Floats:
         x = (np.asarray(y, dtype=np.float64) / self.magnitude - self.center) / self.spread
-        return np.clip(x, -LARGEST, LARGEST)
+        return np.clip(x, -LARGEST_VALUE, LARGEST_VALUE)
 
 
 def yeo_johnson(x: Floats, power: float) -> Floats:
-    """Box and Cox's power of 1 + x above 0, mirrored with 2 - power below."""
+    """The power of Box and Cox of 1 + x above 0, mirrored with 2 - power below."""
     return np.copysign(special.boxcox1p(np.abs(x), np.where(x < 0, 2 - power, power)), x)
 
 
@@ -180,7 +180,7 @@ def signed_log1p(x: Floats) -> Floats:
 
 
 def most_likely_power(x: Floats, weights: Floats) -> float:
-    """Profile likelihood: mean and variance of the transformed values at their best for each power."""
+    """Maximize the profile likelihood, with the best mean and variance of the transformed values for each power."""
     mean_log = np.average(signed_log1p(x), weights=weights)
 
     def loss(power: float) -> float:
@@ -188,19 +188,19 @@ def most_likely_power(x: Floats, weights: Floats) -> float:
         variance = np.average((t - np.average(t, weights=weights)) ** 2, weights=weights)
         return float(np.log(variance) / 2 - (power - 1) * mean_log)
 
-    # Further decimals are noise, and rounding errors of the units of y would be seen in them.
+    # Further decimals are noise, and rounding errors of the units of y would show in them.
     return round(float(optimize.minimize_scalar(loss, bounds=(0, 2), method="bounded").x), 3)
 
 
 class Quantile(TargetTransform):
     r"""For y of any distribution: its normal scores, :math:`g(y) = \Phi^{-1}(F(y))`, linear between knots.
 
-    F is the weighted distribution function in mid-ranks, :math:`F(y) = P(Y < y) + \frac12 P(Y = y)`. Knots are all
-    distinct values if they are few, else some :math:`2 m^{2/5}` of the m values (12 to 100), evenly spaced in t; those
-    nearer than a thousandth of what is typical are one, so that no slope is nearly infinite. Beyond the ends the slope
-    is the smallest of the outer tenth of the pieces (at least three): a tail too long costs little, one too short costs
-    much (a new value then is dozens of standard deviations out). The slope at a knot is the geometric mean of those on
-    either side.
+    F is the weighted distribution function with mid-ranks, :math:`F(y) = P(Y < y) + \frac12 P(Y = y)`. The knots are
+    all distinct values if they are few, otherwise about :math:`2 m^{2/5}` of the m values (12 to 100), evenly in t.
+    Knots closer than a thousandth of the typical distance are merged, so that no slope is nearly infinite. Beyond the
+    ends the slope is the smallest of the outer tenth of the pieces (at least three). A tail that is too long costs
+    little, whereas one that is too short costs much: a new value is then dozens of standard deviations away. The slope
+    at a knot is the geometric mean of the slopes on either side.
 
     >>> Quantile().fit(np.array([1.0, 2.0, 10.0]), np.ones(3)).forward([1.0, 2.0, 10.0, 6.0]).round(2)
     array([-0.97,  0.  ,  0.97,  0.48])
@@ -217,7 +217,7 @@ class Quantile(TargetTransform):
         scores = normal_scores(mass)
         chosen = evenly_spaced(scores)
         self.knots, self.scores = merge_near(values[chosen], scores[chosen], mass[chosen])
-        if len(self.knots) == 1:  # constant: nothing but a shift and a change of units
+        if len(self.knots) == 1:  # a constant: only a shift and a change of units
             self.slopes = np.full(2, 1 / (abs(self.knots[0]) or 1.0))
             return self
         inner = np.diff(self.scores) / np.diff(self.knots)
@@ -237,7 +237,7 @@ class Quantile(TargetTransform):
         t = np.asarray(t, dtype=np.float64)
         piece = np.searchsorted(self.scores, t)
         knot = np.maximum(piece - 1, 0)
-        return np.clip(self.knots[knot] + (t - self.scores[knot]) / self.slopes[piece], -LARGEST, LARGEST)
+        return np.clip(self.knots[knot] + (t - self.scores[knot]) / self.slopes[piece], -LARGEST_VALUE, LARGEST_VALUE)
 
     def log_slope(self, y: Any) -> Floats:
         left, right = (np.searchsorted(self.knots, y, side=side) for side in ("left", "right"))
@@ -246,7 +246,7 @@ class Quantile(TargetTransform):
 
 
 def normal_scores(weights: Floats) -> Floats:
-    """Normal quantiles of the mid-ranks of values in increasing order, from the nearer end: never infinite."""
+    """Normal quantiles of the mid-ranks of ascending values, counted from the nearer end, so that none is infinite."""
     mass = weights / weights.sum()
     below = np.cumsum(mass) - mass / 2
     above = np.cumsum(mass[::-1])[::-1] - mass / 2
@@ -254,7 +254,7 @@ def normal_scores(weights: Floats) -> Floats:
 
 
 def evenly_spaced(scores: Floats) -> NDArray[np.intp]:
-    """Which values become knots: all if they are few, else those nearest to a grid from the first score to the last."""
+    """Indices of the values that become knots: all if they are few, otherwise the nearest to an even grid of scores."""
     count = int(np.clip(2 * len(scores) ** 0.4, FEWEST_KNOTS, MOST_KNOTS))
     if len(scores) <= count:
         return np.arange(len(scores))
@@ -263,11 +263,11 @@ def evenly_spaced(scores: Floats) -> NDArray[np.intp]:
 
 
 def merge_near(knots: Floats, scores: Floats, mass: Floats) -> tuple[Floats, Floats]:
-    """Neighbors too near in y or t become one knot at their weighted mean, so that slopes stay bounded."""
+    """Merge neighbors that are too close in y or t into one knot at their weighted mean: slopes stay bounded."""
     if len(knots) == 1:
         return knots, scores
     typical = np.median(np.diff(knots) / np.maximum(np.diff(scores), SMALLEST_STEP))  # of y per unit of t
-    smallest = max(SMALLEST_STEP * typical, ROUNDING * np.abs(knots).max())
+    smallest = max(SMALLEST_STEP * typical, FLOAT_ROUNDING * np.abs(knots).max())
     is_near = (np.diff(knots) <= smallest) | (np.diff(scores) <= SMALLEST_STEP)
     group = np.concatenate([[0], np.cumsum(~is_near)])
     share = mass / np.bincount(group, mass)[group]
@@ -276,13 +276,13 @@ def merge_near(knots: Floats, scores: Floats, mass: Floats) -> tuple[Floats, Flo
 
 
 def weighted_rows(y: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """The rows that count, in float64."""
+    """The rows with weight, in float64."""
     y, weights = np.asarray(y, dtype=np.float64), np.asarray(weights, dtype=np.float64)
     return y[weights > 0], weights[weights > 0]
 
 
 class PerTarget:
-    """One transform for each of k targets, along axis 1: (n, k) in `fit`, (n, k, ...) elsewhere."""
+    """One transform for each of k targets along axis 1: (n, k) in `fit`, (n, k, ...) in the other methods."""
 
     def __init__(self, transforms: Sequence[TargetTransform]) -> None:
         self.transforms = list(transforms)

@@ -6,7 +6,7 @@ from numpy.testing import assert_array_equal
 
 from hetcal.cli.columns import check_dropped, check_features, check_numbers, name_rows, split_columns
 from hetcal.cli.tables import NumberedTable
-from hetcal.tabular.columns import MISSING, Table
+from hetcal.tabular.columns import MISSING_LABEL, Table
 
 
 def numbered(**columns):
@@ -16,7 +16,9 @@ def numbered(**columns):
     return NumberedTable(table, np.arange(2, 2 + len(table)))
 
 
-FLATS = numbered(id=["p", "q", "r"], area=[1.0, 2.0, 3.0], town=["Aix", MISSING, "Bonn"], price=[10.0, 20.0, 30.0])
+FLATS = numbered(
+    id=["p", "q", "r"], area=[1.0, 2.0, 3.0], town=["Aix", MISSING_LABEL, "Bonn"], price=[10.0, 20.0, 30.0]
+)
 
 
 def test_columns_are_told_apart():

@@ -1,5 +1,6 @@
-"""Prediction in blocks: bounded memory, any number of rows, and estimators that do not inherit."""
+"""Prediction in blocks, estimators that do not inherit, and which parameters decay."""
 
+import copy
 import subprocess
 import sys
 
@@ -7,7 +8,16 @@ import pytest
 import torch
 from torch import nn
 
-from hetcal.estimators import AbstractEstimator, Ensemble, WithFamily, predict
+from hetcal.estimators import (
+    AbstractEstimator,
+    BayesByBackprop,
+    ConcreteDropout,
+    Ensemble,
+    VarianceHead,
+    WithFamily,
+    parameter_groups,
+    predict,
+)
 from hetcal.estimators.base import check_outputs
 from hetcal.families import StudentT
 from hetcal.networks import MLP
@@ -69,6 +79,25 @@ def test_shapes_of_the_network():
 def test_forward_must_be_defined():
     with pytest.raises(TypeError, match=r"AbstractEstimator must define forward\(x\) -> Prediction"):
         AbstractEstimator(nn.Linear(2, 1))(torch.zeros(1, 2))
+
+
+def not_decaying(estimator):
+    """Names of the parameters that do not decay."""
+    names = {id(value): name for name, value in estimator.named_parameters()}
+    groups = parameter_groups(estimator, weight_decay=0.3)
+    assert {id(value) for group in groups for value in group["params"]} == set(names)
+    assert {group["weight_decay"] for group in groups} <= {0.3, 0.0}
+    return {names[id(value)] for group in groups if group["weight_decay"] == 0 for value in group["params"]}
+
+
+def test_what_is_no_weight_does_not_decay():
+    """Rates, spreads and degrees of freedom, named raw_*, would only be pulled to an arbitrary value."""
+    network = MLP(2, 1, width=8, depth=1, dropout=0.2)
+    assert not_decaying(VarianceHead(MLP(2, 2, width=8))) == set()
+    assert not_decaying(ConcreteDropout(copy.deepcopy(network))) == {"network.2.raw_rate"}
+    spreads = {f"network.{layer}.raw_std.{name}" for layer in (0, 3) for name in ("weight", "bias")}
+    assert not_decaying(BayesByBackprop(copy.deepcopy(network))) == spreads
+    assert not_decaying(WithFamily(VarianceHead(MLP(2, 2, width=8)), "student_t")) == {"raw_df"}
 
 
 MEMORY = """

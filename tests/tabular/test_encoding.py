@@ -1,4 +1,4 @@
-"""From tables to matrices: kinds of columns, missing values, scaling without overflow, merging of equal rows."""
+"""From tables to matrices: labels, dates, missing values and values that are far away."""
 
 import datetime
 
@@ -9,13 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder
 
-from hetcal.prediction import Prediction
-from hetcal.tabular.columns import MISSING, read_table
+from hetcal.tabular.columns import read_table
 from hetcal.tabular.encoding import TableEncoder, Vocabulary, date_features
-from hetcal.tabular.rows import merge_equal_rows
-from hetcal.transforms import Standardizer
 
 RNG = np.random.default_rng(0)
 ONES = np.ones(6)
@@ -29,35 +26,6 @@ FRAME = {
 def encode(table, weights=None):
     weights = np.ones(len(table)) if weights is None else weights
     return TableEncoder().fit(table, weights).transform(table)
-
-
-def test_standardizer_is_scikit_learns_with_weights():
-    """The weighted moments are those of StandardScaler, missing values included."""
-    values = RNG.normal(3, 5, size=(50, 4))
-    values[3, 1] = np.nan
-    weights = RNG.uniform(size=50)
-    expected = StandardScaler().fit(values, sample_weight=weights).transform(values)
-    assert_allclose(Standardizer().fit(values, weights).transform(values), expected)
-
-
-@given(st.sampled_from([1e-200, 1e-12, 1.0, 1e12, 1e200, 1e300]))
-def test_standardizer_does_not_overflow(scale):
-    """Units do not matter between 1e-200 and 1e300, and `inverse` undoes `transform`."""
-    values = np.array([1.0, 2.0, 5.0, -3.0]) * scale
-    scaler = Standardizer().fit(values, np.ones(4))
-    standardized = scaler.transform(values)
-    assert_allclose(standardized, Standardizer().fit(values / scale, np.ones(4)).transform(values / scale), rtol=1e-9)
-    back = scaler.inverse(Prediction(standardized, np.full(4, 2.0)))
-    assert_allclose(back.mean, values, rtol=1e-12)
-    assert_allclose(back.std, np.full(4, 2.0 * scaler.scale))
-
-
-def test_constant_columns_become_zero():
-    """A constant column, and one constant but for rounding, carry nothing and divide by nothing."""
-    values = np.column_stack([np.full(6, 3.0), 1e9 + 1e-7 * np.arange(6), np.arange(6)])
-    scaler = Standardizer().fit(values, ONES)
-    assert_array_equal(scaler.is_constant, [True, True, False])
-    assert np.abs(scaler.transform(values)[:, :2]).max() < 1e-6
 
 
 @pytest.mark.parametrize("make_frame", [pd.DataFrame, pl.DataFrame])
@@ -75,31 +43,6 @@ def test_frames_give_the_same_matrix(make_frame):
     assert_array_equal(matrix[:, 4:].sum(axis=1), np.ones(6))
 
 
-def test_categories_of_every_kind():
-    """Categories of text and of numbers, pandas and polars, are labels."""
-    for frame in (
-        pd.DataFrame({"c": pd.Categorical([3, 1, 3])}),
-        pd.DataFrame({"c": pd.Categorical(["3", "1", "3"])}),
-        pl.DataFrame({"c": pl.Series(["3", "1", "3"], dtype=pl.Categorical)}),
-        pl.DataFrame({"c": pl.Series(["3", "1", "3"], dtype=pl.Enum(["1", "3"]))}),
-    ):
-        assert read_table(frame).columns["c"].tolist() == ["3", "1", "3"]
-
-
-def test_missing_values_of_every_kind():
-    """None, NaN, pandas' NA and NaT in object columns are missing."""
-    objects = np.array([None, float("nan"), pd.NA, pd.NaT, "a"], dtype=object)
-    assert read_table(objects[:, None]).columns["x0"].tolist() == [MISSING] * 4 + ["a"]
-    numbers = np.array([None, float("nan"), pd.NA, 2], dtype=object)
-    assert_array_equal(read_table(numbers[:, None]).columns["x0"], [np.nan, np.nan, np.nan, 2.0])
-
-
-def test_a_gap_in_a_category_is_missing():
-    """pandas gives NaN there, which is no label."""
-    frame = pd.DataFrame({"c": pd.Categorical(["1", None, "2"])})
-    assert read_table(frame).columns["c"].tolist() == ["1", MISSING, "2"]
-
-
 def test_rare_and_unseen_labels():
     """At most 50 columns for one text column; labels not seen in fit do not raise."""
     table = read_table(pd.DataFrame({"c": [f"label {i % 300}" for i in range(900)]}))
@@ -115,48 +58,6 @@ def test_far_values_are_clipped_for_float32():
     """A value that would overflow float32 stays finite."""
     encoder = TableEncoder().fit(read_table(np.arange(6.0)[:, None]), ONES)
     assert np.isfinite(encoder.transform(read_table(np.array([[1e300]])))).all()
-
-
-def small_tables():
-    cell = st.sampled_from([0.0, 1.0, -1.0, np.nan])
-    return st.lists(st.tuples(cell, cell, st.sampled_from([0.0, 1.0]), st.integers(0, 3)), min_size=1, max_size=12)
-
-
-@given(small_tables(), st.randoms(use_true_random=False))
-def test_merging_equals_repeating_and_ignores_order(rows, random):
-    """Weighted rows, the same rows repeated, and any order of them merge to the very same arrays."""
-
-    def merged(rows):
-        array = np.array([row[:2] for row in rows], dtype=float).reshape(-1, 2)
-        y, weights = (np.array([row[i] for row in rows], dtype=float) for i in (2, 3))
-        kept, total = merge_equal_rows(read_table(array), y, weights)
-        return np.column_stack([array[kept], y[kept], total])
-
-    if not any(row[3] for row in rows):
-        rows = [(*rows[0][:3], 1)]
-    repeated = [(*row[:3], 1) for row in rows for _ in range(row[3])]
-    random.shuffle(repeated)
-    expected = merged(rows)
-    assert_array_equal(merged(repeated), expected)
-    assert expected[:, -1].sum() == sum(row[3] for row in rows)
-    keys = {tuple(np.nan_to_num(row[:-1], nan=9.0)) for row in expected}
-    assert len(keys) == len(expected)
-
-
-def test_merging_does_not_depend_on_units():
-    """Ranks decide the order, so other units of X and y leave it as it is."""
-    X, y = RNG.normal(size=(40, 3)), RNG.normal(size=40)
-    first, _ = merge_equal_rows(read_table(X), y, np.ones(40))
-    second, _ = merge_equal_rows(read_table(X * 1e-9 + 7), 1e6 + 3 * y, np.ones(40))
-    assert_array_equal(second, first)
-
-
-def test_equal_rows_of_different_groups_stay_apart():
-    """A row that two patients share belongs to both; within a group equal rows are merged."""
-    table, y, weights = read_table(np.array([[1.0], [1.0], [1.0], [2.0]])), np.zeros(4), np.ones(4)
-    kept, merged = merge_equal_rows(table, y, weights, np.array([0, 1, 1, 1]))
-    assert sorted(zip(kept.tolist(), merged.tolist(), strict=True)) == [(0, 1.0), (1, 2.0), (3, 1.0)]
-    assert len(merge_equal_rows(table, y, weights)[0]) == 2
 
 
 @given(
@@ -240,18 +141,6 @@ def test_days_without_time_have_no_noise_in_the_circle_of_the_day():
     table = read_table(pd.DataFrame({"day": pd.date_range("2019-01-01", periods=900)}))
     encoded = TableEncoder().fit(table, np.ones(900)).transform(table)
     assert_array_equal(encoded[:, 5:], 0)
-
-
-def test_dates_with_a_time_zone_are_moments():
-    """The same moment in another zone is the same input; a date without time is its midnight."""
-    utc = pd.DataFrame({"when": pd.to_datetime(["2024-03-01T12:00Z", "2024-03-02T00:00Z"])})
-    berlin = utc.assign(when=utc["when"].dt.tz_convert("Europe/Berlin"))
-    naive = pl.DataFrame({"when": [datetime.datetime(2024, 3, 1, 12), datetime.datetime(2024, 3, 2)]})
-    columns = [read_table(frame).columns["when"] for frame in (utc, berlin, naive)]
-    assert_array_equal(columns[0], columns[1])
-    assert_array_equal(columns[0], columns[2])
-    days = read_table(pl.DataFrame({"when": [datetime.date(2024, 3, 2)]})).columns["when"]
-    assert days[0] == columns[0][1]
 
 
 def test_a_date_column_must_stay_one():

@@ -9,7 +9,7 @@ from hetcal._checks import check_choice, must
 from hetcal.estimators import ESTIMATORS
 from hetcal.methods import METHODS
 from hetcal.regressor import HCRegressor
-from hetcal.tabular.model import choose
+from hetcal.tabular.building import resolve_name
 
 # Not for the command line: Python objects, or settings that have an option of their own.
 ELSEWHERE = {"network", "estimator", "objective", "random_state", "progress", "estimator_options", "column_order"}
@@ -55,6 +55,6 @@ def check_estimator_settings(settings: dict[str, Any], methods: Sequence[str]) -
     for option in settings.get("estimator_options", {}):
         for method in methods:
             estimator = METHODS[method].estimator
-            if option not in inspect.signature(choose("estimator", estimator, ESTIMATORS)).parameters:
+            if option not in inspect.signature(resolve_name("estimator", estimator, ESTIMATORS)).parameters:
                 advice = f"{method} does not have it; name only methods that have it"
                 raise must("--set", "be a setting of every method that is trained", option, advice)

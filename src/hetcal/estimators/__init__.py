@@ -1,7 +1,9 @@
-"""One file per answer to "sigma from where?". `ESTIMATORS` is the one registration: a line here, and the regressor,
-the contract tests and everything built on them have it."""
+"""Estimators: where the predictive standard deviation comes from, one file for each answer.
 
-from hetcal.estimators.base import AbstractEstimator, predict
+`ESTIMATORS` is the registry. One line there makes an estimator known to the regressor, the command line and the tests.
+"""
+
+from hetcal.estimators.base import AbstractEstimator, parameter_groups, predict
 from hetcal.estimators.bayes_by_backprop import BayesByBackprop
 from hetcal.estimators.concrete_dropout import ConcreteDropout
 from hetcal.estimators.ensemble import Ensemble, EnsembleSpread
@@ -34,6 +36,7 @@ __all__ = [
     "SimultaneousQuantiles",
     "VarianceHead",
     "WithFamily",
+    "parameter_groups",
     "pinball",
     "predict",
 ]

@@ -1,11 +1,15 @@
-"""The contract of an estimator, "sigma from where?", and prediction with it in bounded memory.
+"""The contract of an estimator (where does sigma come from?), and prediction with it in bounded memory.
 
-An estimator is an `nn.Module` around a network with three required members: `n_outputs`, the number of columns that it
-needs from the network for each target; `forward(x) -> Prediction`; `own_loss(prediction, y, n_train)`, the loss that it
-needs in addition to the objective. Two members are optional: `at_rows(index, n_train)`, called before every training
-batch, and `for_prediction()`, a faster equivalent of `forward` for evaluation mode. Any object with the required
-members works in `training.train`; the base class only saves writing.
-`hetcal.testing.check_estimator` tells whether an estimator of one's own keeps the contract.
+An estimator is an `nn.Module` around a network with three required members:
+
+- `n_outputs`, the number of columns that it needs from the network for each target;
+- `forward(x) -> Prediction`;
+- `own_loss(prediction, y, n_train)`, the loss that it needs in addition to the objective.
+
+Two members are optional: `at_rows(index, n_train)`, called before every training batch, and `for_prediction()`, a
+faster equivalent of `forward` for evaluation mode. Parameters named raw_* are exempt from weight decay. Any object with
+the required members works in `training.train`; the base class only saves writing. `hetcal.testing.check_estimator`
+checks whether an estimator of your own keeps the contract.
 """
 
 from collections.abc import Callable
@@ -16,28 +20,30 @@ from torch import Tensor, nn
 
 from hetcal._checks import check_number, must
 from hetcal.networks import CHANNEL_DROPOUT, DROPOUT_LAYERS, PrivateDropout, replace_layers_
-from hetcal.prediction import Prediction, join
+from hetcal.prediction import Prediction, join_predictions
 
-# Float32 products differ in the last bits with the number of rows, so a row's result would depend on its neighbors.
-# Blocks are therefore filled up to a multiple of ROW_MULTIPLE, so that no product has a ragged edge; one row stays
-# cheap, and the activations of BLOCK_ROWS rows of width 128 stay in the cache of one core. What remains: if the last
-# hidden layer's width is no multiple of 4, MKL's narrow product behind it depends, in the last bit, on a row's place.
+# The last bits of float32 products depend on the number of rows, so a row's result would depend on its neighbors.
+# Blocks are therefore padded to a multiple of ROW_MULTIPLE, so that no product has a ragged edge. A single row stays
+# cheap, and the activations of BLOCK_ROWS rows of width 128 stay in the cache of one core. One exception remains: if
+# the width of the last hidden layer is not a multiple of 4, the last bit of MKL's narrow product behind it depends on
+# the position of the row.
 ROW_MULTIPLE = 64
 BLOCK_ROWS = 1024
-# Members of an ensemble, or passes: more are a typing error that would take hours, or all memory.
+# Members of an ensemble, or passes. More are probably a typing error that would take hours, or all memory.
 MOST_NETWORKS = 10_000
 
 
 class AbstractEstimator(nn.Module):
-    """Holds the network; subclasses say how many outputs they want and how these become a mean and a std.
+    """Base class: holds the network. Subclasses define how its outputs become a mean and a standard deviation.
 
-    The network's dropout layers are replaced, in place, by layers that draw from a generator of the estimator's own,
-    so training is repeatable and torch's global generator stays untouched.
+    The network's dropout layers are replaced, in place, by layers that draw from the estimator's own generator, so that
+    training is reproducible and torch's global generator is not touched.
 
     Args:
         network: Any module (n, ...) -> (n, n_targets * n_outputs).
-        n_targets: Targets that are predicted together: mean and std are (n,) for one, (n, n_targets) for more.
-        seed: Seed of everything the estimator draws.
+        n_targets: Number of targets that are predicted together. Mean and std are (n,) for one target, (n, n_targets)
+            for more.
+        seed: Seed of everything that the estimator draws.
     """
 
     n_outputs: int = 1
@@ -50,38 +56,38 @@ class AbstractEstimator(nn.Module):
         self.network = replace_layers_(network, (*DROPOUT_LAYERS, PrivateDropout), self.private_dropout)
 
     def private_dropout(self, layer: Any) -> nn.Module:
-        """The layer that takes the place of `nn.Dropout`, `nn.Dropout2d`, ... in the network."""
+        """The layer that replaces `nn.Dropout`, `nn.Dropout2d`, ... in the network."""
         return PrivateDropout(layer.p, channels=drops_channels(layer), generator=self.generator)
 
     def outputs(self, x: Tensor) -> Tensor:
-        """The network's answer, with its shape checked: (n, n_outputs), or (n, n_targets, n_outputs)."""
+        """The network's outputs with their shape checked: (n, n_outputs), or (n, n_targets, n_outputs)."""
         return check_outputs(self.network(x), x.shape[0], self.n_outputs, self.n_targets)
 
     def forward(self, x: Tensor) -> Prediction:
         raise TypeError(f"{type(self).__name__} must define forward(x) -> Prediction; see hetcal.estimators.base")
 
     def for_prediction(self) -> Callable[[Tensor], Prediction]:
-        """What `predict` calls, in evaluation mode, for block after block: the estimator itself, or a faster equal."""
+        """Optional: what `predict` calls for each block in evaluation mode, the estimator or a faster equivalent."""
         return self
 
     def at_rows(self, index: Tensor, n_train: int) -> None:
-        """Optional: called before every training batch with the numbers of its rows among the `n_train` training rows.
+        """Optional: called before every training batch with the indices of its rows among the `n_train` training rows.
 
         An ensemble uses it to weight the rows differently for each member; most estimators ignore it.
         """
 
     def own_loss(self, prediction: Prediction, y: Tensor, n_train: int) -> Tensor:
-        """Loss per row (or one number for all rows) that this estimator needs beside the objective; none here."""
+        """Loss per row, or one number for all rows, that the estimator needs in addition to the objective; 0 here."""
         return torch.zeros_like(y)
 
 
 def drops_channels(layer: Any) -> bool:
-    """Whether a dropout layer, torch's or ours, drops whole channels."""
+    """Whether a dropout layer of torch or hetcal drops whole channels."""
     return isinstance(layer, CHANNEL_DROPOUT) or getattr(layer, "channels", False)
 
 
 def check_outputs(outputs: Tensor, n: int, n_outputs: int, n_targets: int = 1) -> Tensor:
-    """The network's outputs as (n, n_outputs) or (n, n_targets, n_outputs), or what it should have returned."""
+    """The network's outputs as (n, n_outputs) or (n, n_targets, n_outputs); an error if their number is wrong."""
     columns = n_outputs * n_targets
     if columns == 1 and outputs.shape == (n,):
         outputs = outputs[:, None]
@@ -95,11 +101,25 @@ def check_outputs(outputs: Tensor, n: int, n_outputs: int, n_targets: int = 1) -
     return outputs if n_targets == 1 else outputs.unflatten(1, (n_targets, n_outputs))
 
 
+def parameter_groups(estimator: Any, weight_decay: float) -> list[dict[str, Any]]:
+    """The estimator's parameters for an optimizer, in one or two groups: those named raw_* do not decay.
+
+    Weight decay would pull a dropout rate, or degrees of freedom, to an arbitrary value.
+    """
+    weights: list[Tensor] = []
+    raw: list[Tensor] = []
+    for name, parameter in estimator.named_parameters():
+        is_raw = any(part.startswith("raw_") for part in name.split("."))
+        (raw if is_raw else weights).append(parameter)
+    groups = [{"params": weights, "weight_decay": weight_decay}, {"params": raw, "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]
+
+
 @torch.no_grad()
 def predict(estimator: Any, x: Tensor) -> Prediction:
-    """The prediction of all rows in evaluation mode, block by block.
+    """Predict all rows in evaluation mode, block by block.
 
-    A row's result depends neither on its neighbors nor on their number, and memory beyond input and output does
+    The result of a row depends neither on its neighbors nor on their number, and memory beyond input and output does
     not grow with the number of rows.
 
     >>> from hetcal.estimators import VarianceHead
@@ -112,14 +132,14 @@ def predict(estimator: Any, x: Tensor) -> Prediction:
     try:
         predict_block = estimator.for_prediction() if hasattr(estimator, "for_prediction") else estimator
         parts = []
-        for start in range(0, len(x) or 1, BLOCK_ROWS):  # no rows are one block that is all filling
+        for start in range(0, len(x) or 1, BLOCK_ROWS):  # no rows are one block of padding only
             block = x[start : start + BLOCK_ROWS]
             n = len(block)
             if n % ROW_MULTIPLE or n == 0:
                 last = block[-1:] if n else x.new_zeros(1, *x.shape[1:])
-                filling = last.expand(ROW_MULTIPLE - n % ROW_MULTIPLE, *block.shape[1:])
-                block = torch.cat([block, filling])
+                padding = last.expand(ROW_MULTIPLE - n % ROW_MULTIPLE, *block.shape[1:])
+                block = torch.cat([block, padding])
             parts.append(predict_block(block).take(slice(n)))
-        return join(parts, torch.cat)
+        return join_predictions(parts, torch.cat)
     finally:
         estimator.train(was_training)

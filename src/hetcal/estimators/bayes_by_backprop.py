@@ -1,5 +1,6 @@
-"""Sigma from Gaussian weights: Bayes by backprop (Blundell et al., 2015) with local reparametrization (Kingma et al.,
-2015), which samples a layer's outputs instead of its weights.
+"""Sigma from Gaussian weights: Bayes by backprop (Blundell et al., 2015).
+
+Local reparametrization (Kingma et al., 2015) samples the outputs of a layer instead of its weights.
 """
 
 from typing import Any
@@ -18,22 +19,22 @@ from hetcal.prediction import Prediction
 class BayesByBackprop(SampledPasses):
     r"""Spread over passes through a network whose weights are Gaussian, :math:`w \sim N(m, s^2)`, with m and s learned.
 
-    A linear layer's outputs are then Gaussian too, given its inputs h, and are sampled themselves:
+    Given its inputs h, the outputs of a linear layer are then Gaussian too, and are sampled instead:
 
     .. math:: a \sim N\left(m h + m_b, \; s^2 h^2 + s_b^2\right)
 
-    Own loss: the divergence from the prior, per training row,
+    The own loss is the divergence from the prior, per training row,
 
     .. math:: \frac{\beta}{N} \sum_w \log\frac{s_0}{s} + \frac{s^2 + m^2}{2 s_0^2} - \frac12
 
     with N = `n_train`, :math:`\beta` = `kl_weight`, and :math:`s_0` = `prior_std` :math:`\cdot \sqrt{2 / fan\_in}`, so
-    that the prior does not explode with the width. :math:`\beta = 1` is Bayes' rule; with some tens of thousands of
-    weights and some hundreds of rows the prior then drowns the data, which is why it is less by default.
+    that the prior does not grow with the width. :math:`\beta = 1` is Bayes' rule. With tens of thousands of weights and
+    hundreds of rows the prior then dominates the data, which is why the default is smaller.
 
     Args:
-        network: Any module; its linear and convolutional layers are given Gaussian weights, in place.
+        network: Any module; its linear and convolutional layers get Gaussian weights, in place.
         prior_std: Scale of the prior.
-        initial_std: Where s starts, as a part of :math:`s_0`.
+        initial_std: Initial value of s, as a fraction of :math:`s_0`.
         kl_weight: Weight of the divergence.
         samples, prediction_samples, std_floor, n_targets, seed: As for `MCDropout`.
 
@@ -59,7 +60,7 @@ class BayesByBackprop(SampledPasses):
         self.initial_std = check_number("initial_std", initial_std, 0, 1, open_low=True)
         self.kl_weight = check_number("kl_weight", kl_weight, 0)
         if not any(isinstance(layer, WEIGHT_LAYERS) for layer in network.modules()):
-            raise must("network", "have a linear or convolutional layer", network, "its weights become Gaussian")
+            raise must("network", "have a linear or convolutional layer", network, "these get Gaussian weights")
         super().__init__(
             network,
             samples=samples,
@@ -88,7 +89,7 @@ class GaussianWeights(RandomLayer):
         self.layer = layer
         self.generator = generator
         self.prior_std = prior_std * (2 / layer.weight[0].numel()) ** 0.5
-        # softplus(raw) * prior_std is the standard deviation. Named raw_*: weight decay leaves it alone.
+        # softplus(raw) * prior_std is the standard deviation. Named raw_*, so that it does not decay.
         raw = float(torch.tensor(initial_std).expm1().log())
         self.raw_std = nn.ParameterDict(
             {name: torch.full_like(mean, raw) for name, mean in layer.named_parameters(recurse=False)}
@@ -101,7 +102,7 @@ class GaussianWeights(RandomLayer):
         return mean + (variance + 1e-12).sqrt() * self.noise(mean)
 
     def noise(self, like: Tensor) -> Tensor:
-        """In training for every row; in evaluation one draw per pass and unit, the same for all rows."""
+        """Noise for every row in training; in evaluation mode one draw per pass and unit, the same for all rows."""
         if self.training:
             return torch.randn(like.shape, dtype=like.dtype, generator=self.generator).to(like.device)
         draws = self.frozen(like)[self.window]  # (passes, units)

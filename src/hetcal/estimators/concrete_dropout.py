@@ -12,17 +12,17 @@ from hetcal.estimators.mc_dropout import MCDropout, SampledDropout
 from hetcal.networks import WEIGHT_LAYERS
 from hetcal.prediction import Prediction
 
-# Keeps logarithms of uniform numbers finite.
+# Keeps the logarithms of uniform numbers finite.
 TINY = 1e-6
 
 
 class ConcreteDropout(MCDropout):
-    r"""MC dropout with a learned rate p per dropout layer, through a continuous relaxation of its masks.
+    r"""MC dropout with a learned rate p for each dropout layer, by a continuous relaxation of its masks.
 
     .. math:: m = 1 - \mathrm{sigmoid}\left(\frac1t \left(\log\frac{p}{1-p} + \log\frac{u}{1-u}\right)\right),
               \qquad u \sim U(0, 1)
 
-    and, as own loss, the Kullback-Leibler divergence from the prior, over all dropout layers,
+    and the own loss is the Kullback-Leibler divergence from the prior, over all dropout layers,
 
     .. math:: \frac1N \sum_l \frac{\ell^2 \lVert W_l \rVert^2}{2 (1 - p_l)} + K_l (p_l \log p_l + (1-p_l) \log(1-p_l))
 
@@ -30,11 +30,11 @@ class ConcreteDropout(MCDropout):
     and :math:`K_l` the number of units it drops.
 
     Args:
-        network: A module with `nn.Dropout` layers, whose rates are where learning starts. One without gets dropout of
-            `rate` before every weight layer but the first, and a `DropoutInsertedWarning` says so.
-        rate: Where the rates of inserted layers, and of layers with rate 0, start.
-        length_scale: Prior length scale; larger means smaller weights.
-        temperature: Of the relaxation; 0 would be hard masks.
+        network: A module with `nn.Dropout` layers, whose rates are the initial rates. If it has none, dropout of `rate`
+            is inserted before every weight layer but the first, with a `DropoutInsertedWarning`.
+        rate: Initial rate of inserted layers, and of layers with rate 0.
+        length_scale: Prior length scale; a larger one means smaller weights.
+        temperature: Temperature of the relaxation; 0 would be hard masks.
         samples, prediction_samples, std_floor, n_targets, seed: As for `MCDropout`.
 
     >>> from hetcal.networks import MLP
@@ -73,7 +73,7 @@ class ConcreteDropout(MCDropout):
 
     @property
     def rates(self) -> list[float]:
-        """The rates as learned so far, from the first dropout layer to the last."""
+        """The rates learned so far, from the first dropout layer to the last."""
         return [round(float(layer.learned_rate.detach()), 4) for layer in self.concrete_layers]
 
     @property
@@ -81,7 +81,7 @@ class ConcreteDropout(MCDropout):
         return [layer for layer in self.random_layers if isinstance(layer, ConcreteMasks)]
 
     def for_prediction(self) -> Callable[[Tensor], Prediction]:
-        return self  # soft masks drop no unit entirely, so there is nothing to leave out
+        return self  # soft masks drop no unit entirely, so there is nothing to save
 
     def own_loss(self, prediction: Prediction, y: Tensor, n_train: int) -> Tensor:
         """The divergence from the prior per training row: one number."""
@@ -105,7 +105,7 @@ class ConcreteMasks(SampledDropout):
     ) -> None:
         super().__init__(rate, channels=channels, generator=generator)
         self.temperature = temperature
-        # Named raw_*: a rate is no weight, and weight decay leaves it alone (training.parameter_groups).
+        # Named raw_*, because a rate is not a weight and must not decay (estimators.base.parameter_groups).
         self.raw_rate = nn.Parameter(torch.tensor(rate).logit())
         self.units = 0  # known after the first batch
 

@@ -1,8 +1,8 @@
 """Sigma from several networks: deep ensembles (Lakshminarayanan et al., 2017), trained as one batched network.
 
 The members' parameters are stacked along a leading axis and run together through `torch.func`, whatever the network.
-All members see the same batch, because the pooled prediction needs all of them on the same rows; each has its own
-initial weights and dropout masks, and its own loss leaves out its own random half of every batch.
+All members see the same batch, because the pooled prediction needs all of them on the same rows. Each member has its
+own initial weights and dropout masks, and its own loss ignores a random half of every batch, drawn for each member.
 """
 
 import copy
@@ -24,7 +24,7 @@ from hetcal.prediction import Prediction
 
 @dataclass(frozen=True, kw_only=True)
 class EnsemblePrediction(Prediction):
-    """The pooled prediction, with those of the members, (members, n), for their own loss."""
+    """The pooled prediction with those of the members, (members, n), for the estimator's own loss."""
 
     members: Prediction
 
@@ -33,12 +33,12 @@ class EnsemblePrediction(Prediction):
 
 
 class AbstractEnsemble(AbstractEstimator):
-    """Networks with stacked parameters; subclasses say how their outputs are pooled.
+    """Networks with stacked parameters; subclasses define how their outputs are pooled.
 
     Args:
-        network: Any module; it is the first member, the others are copies of it with weights drawn anew.
-        members: How many.
-        bootstrap: Each member's own loss weighs the training rows as in a sample with replacement.
+        network: Any module. It is the first member; the others are copies of it with newly drawn weights.
+        members: Number of members.
+        bootstrap: Weight the training rows in each member's own loss as in a sample with replacement.
         std_floor, n_targets, seed: As for `MCDropout`.
     """
 
@@ -59,12 +59,12 @@ class AbstractEnsemble(AbstractEstimator):
         networks = [self.network, *(copy.deepcopy(self.network) for _ in range(self.members - 1))]
         for member, other in enumerate(networks):
             if member:
-                initialize_(other, seed=self.seed + 7919 * member)  # a prime: seeds of neighbors do not meet
+                initialize_(other, seed=self.seed + 7919 * member)  # a prime: members of near seeds do not coincide
             for layer in other.modules():
                 if isinstance(layer, MemberDropout):
                     layer.member.fill_(member)
         parameters, buffers = stack_module_state(networks)
-        # In a list, so that its own parameters, which are never used, are none of the ensemble's.
+        # In a list, so that its own parameters, which are never used, are not parameters of the ensemble.
         self.template = [copy.deepcopy(self.network)]
         is_trained = {name: parameter.requires_grad for name, parameter in self.network.named_parameters()}
         del self.network
@@ -90,7 +90,7 @@ class AbstractEnsemble(AbstractEstimator):
         return super().train(mode)
 
     def member_outputs(self, x: Tensor) -> Tensor:
-        """Every member's answer: (members, n, n_outputs), or (members, n, n_targets, n_outputs)."""
+        """The outputs of every member: (members, n, n_outputs), or (members, n, n_targets, n_outputs)."""
         template = self.template[0]
         parameters = {name: self.stacked[stored(name)] for name, _ in template.named_parameters()}
         buffers = {name: getattr(self.stacked_buffers, stored(name)) for name, _ in template.named_buffers()}
@@ -105,7 +105,7 @@ class AbstractEnsemble(AbstractEstimator):
             except RuntimeError as error:
                 if "Batching rule not implemented" not in str(error):
                     raise
-                self._one_by_one = True  # torch cannot run all layers for several members at once, such as nn.LSTM
+                self._one_by_one = True  # torch cannot run some layers, such as nn.LSTM, for several members at once
         members = [
             [{name: stack[j] for name, stack in stacks.items()} for stacks in (parameters, buffers)]
             for j in range(self.members)
@@ -113,10 +113,10 @@ class AbstractEnsemble(AbstractEstimator):
         return torch.stack([call(*state) for state in members])
 
     def at_rows(self, index: Tensor, n_train: int) -> None:
-        """Told by the training loop which of the training rows come next: their weights in each member's own loss."""
+        """Draw the weights of the coming rows in each member's own loss; called before every training batch."""
         if self.members == 1:
             return
-        # Each member leaves out its own half of the batch, so that members do not follow the same noise.
+        # Each member ignores its own half of the batch, so that members do not follow the same noise.
         weights = 2.0 * torch.randint(2, (self.members, len(index)), generator=self.generator)
         if self.bootstrap:
             if self._row_weights is None or self._row_weights.shape[1] != n_train:
@@ -126,7 +126,7 @@ class AbstractEnsemble(AbstractEstimator):
         self._batch_weights = weights.to(index.device)
 
     def weigh(self, losses: Tensor) -> Tensor:
-        """Losses of members and rows, (members, n, ...), as a loss per row."""
+        """Average the losses of members and rows, (members, n, ...), to a loss per row."""
         weights, self._batch_weights = self._batch_weights, None
         if self.training and weights is not None and weights.shape == losses.shape[:2]:
             losses = losses * weights.view(*weights.shape, *(1,) * (losses.ndim - 2)).to(losses)
@@ -137,16 +137,16 @@ class AbstractEnsemble(AbstractEstimator):
 
 
 class Ensemble(AbstractEnsemble):
-    r"""Members with a mean and a spread each, pooled as a mixture: noise of y and disagreement are told apart.
+    r"""Members with a mean and a sigma each, pooled as a mixture, which separates noise of y from disagreement.
 
     .. math:: \mu = \frac1M \sum_j \mu_j, \qquad
               \sigma^2 = \underbrace{\frac1M \sum_j \sigma_j^2}_{aleatoric}
               + \underbrace{\frac1M \sum_j (\mu_j - \mu)^2}_{epistemic}
 
-    with :math:`\mu_j, \sigma_j` as for `VarianceHead`. Own loss: the members' own likelihood,
-    :math:`-\frac1M \sum_j \log p_j(y)`, so that with the likelihood as objective (weight 1) the pooled and the members'
-    own weigh the same. An objective of weight 0 leaves the classical deep ensemble. An ensemble of one is its only
-    member.
+    with :math:`\mu_j, \sigma_j` as for `VarianceHead`. The own loss is the members' own negative log likelihood,
+    :math:`-\frac1M \sum_j \log p_j(y)`. With the likelihood as objective (weight 1) the pooled likelihood and those of
+    the members thus count equally. With an objective of weight 0 this is the classical deep ensemble. An ensemble of
+    one is its only member.
 
     >>> from hetcal.networks import MLP
     >>> Ensemble(MLP(3, 2), members=4)(torch.zeros(5, 3)).epistemic_std.shape
@@ -175,12 +175,12 @@ class Ensemble(AbstractEnsemble):
 
 
 class EnsembleSpread(AbstractEnsemble):
-    r"""Members that answer a mean only; their disagreement is all of sigma.
+    r"""Members that predict a mean only; sigma is their disagreement.
 
     .. math:: \mu = \frac1M \sum_j \mu_j, \qquad \sigma^2 = \frac{1}{M - c} \sum_j (\mu_j - \mu)^2 + \sigma_0^2
 
-    with c = 1, and 3 in training, as explained in `SampledPasses`. Own loss: the members' squared error,
-    :math:`\frac1M \sum_j (y - \mu_j)^2`. An objective of weight 0 leaves an ordinary ensemble.
+    with c = 1, and 3 in training, as explained in `SampledPasses`. The own loss is the members' squared error,
+    :math:`\frac1M \sum_j (y - \mu_j)^2`. With an objective of weight 0 this is an ordinary ensemble.
 
     >>> from hetcal.networks import MLP
     >>> EnsembleSpread(MLP(3))(torch.zeros(5, 3)).std.shape
@@ -212,7 +212,7 @@ class MemberDropout(PrivateDropout):
     ) -> None:
         super().__init__(rate, channels=channels, generator=generator)
         self.members = members
-        self.register_buffer("member", torch.zeros(1, dtype=torch.int64))  # which one this is, among the stacked
+        self.register_buffer("member", torch.zeros(1, dtype=torch.int64))  # index of this member among the stacked
 
     def forward(self, h: Tensor) -> Tensor:
         if not (self.training and self.rate):
@@ -222,5 +222,5 @@ class MemberDropout(PrivateDropout):
 
 
 def stored(name: str) -> str:
-    """A parameter's name as a key of a module, which may not hold dots."""
+    """A parameter's name as a key of a module, which must not contain dots."""
     return name.replace(".", "/")

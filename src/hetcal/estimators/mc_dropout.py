@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from hetcal._checks import check_choice, check_number, must
 from hetcal.estimators.base import drops_channels
 from hetcal.estimators.passes import RandomLayer, SampledPasses, moments, split_at_first_random_layer
-from hetcal.estimators.thinned import ThinnedNetworks, thin
+from hetcal.estimators.thinned import ThinnedNetworks, thin_networks
 from hetcal.exceptions import DropoutInsertedWarning
 from hetcal.networks import DROPOUT_LAYERS, WEIGHT_LAYERS, PrivateDropout, replace_layers_
 from hetcal.prediction import Prediction
@@ -32,16 +32,16 @@ class MCDropout(SampledPasses):
     `SampledPasses`.
 
     Args:
-        network: A module with `nn.Dropout` layers. One without gets dropout of `rate` before every weight layer but
-            the first, and a `DropoutInsertedWarning` says so.
+        network: A module with `nn.Dropout` layers. If it has none, dropout of `rate` is inserted before every weight
+            layer but the first, with a `DropoutInsertedWarning`.
         rate: Dropout rate of inserted layers; the network's own layers keep theirs.
-        samples: Passes per training step, at least 4; or 1, ordinary dropout, for an objective that leaves sigma alone
-            (while training, sigma is then the floor).
+        samples: Passes per training step, at least 4; or 1, which is ordinary dropout, for an objective that does not
+            train sigma (sigma is then the floor during training).
         prediction_samples: Passes per prediction.
         masks: "shared", one mask per pass for the whole batch, or "per_row", a mask for every row and pass in
             training, as `nn.Dropout` draws them (slower). Prediction always samples whole networks.
         std_floor: Standard deviation that remains if all passes agree.
-        n_targets: Targets that are predicted together.
+        n_targets: Number of targets that are predicted together.
         seed: Seed of all masks.
 
     >>> from hetcal.networks import MLP
@@ -86,12 +86,12 @@ class MCDropout(SampledPasses):
         return SampledDropout(layer.p, channels=drops_channels(layer), generator=self.generator)
 
     def for_prediction(self) -> Callable[[Tensor], Prediction]:
-        """The estimator in evaluation mode, with the units that each mask drops left out where the network allows."""
+        """The estimator in evaluation mode, without the units that each mask drops where the network allows it."""
         weights = tuple((weight.data_ptr(), weight._version) for weight in self.network.parameters())
         if self._thinned is None or self._thinned[0] != weights:
             self._thinned = (
                 weights,
-                thin(*split_at_first_random_layer(self.network), self.prediction_samples, self.n_targets),
+                thin_networks(*split_at_first_random_layer(self.network), self.prediction_samples, self.n_targets),
             )
         thinned = self._thinned[1]
         return self if thinned is None else lambda x: moments(thinned(x), self.std_floor)
@@ -103,15 +103,15 @@ class MCDropout(SampledPasses):
         first = layers[0]
         if isinstance(first, SampledDropout) and first.rate and not first.per_row:
             masks = first.pass_masks(h)  # (passes, features)
-            return layers[1:], (h * masks[:, None]).flatten(0, 1)  # spares the copy that `repeat` makes
+            return layers[1:], (h * masks[:, None]).flatten(0, 1)  # avoids the copy that `repeat` makes
         return super().repeat(layers, h, passes)
 
     def run(self, layers: list[nn.Module], h: Tensor) -> Tensor:
-        """A ReLU and the masks behind it as one operation, which saves a tenth of a training step."""
+        """Run a ReLU and the masks behind it as one operation, which saves a tenth of a training step."""
         fused = None
         for layer, following in pairwise([*layers, None]):
             if layer is None or layer is fused:
-                fused = None  # the same layer may stand in the network again
+                fused = None  # the same layer may occur in the network again
                 continue
             if type(layer) is nn.ReLU and layer.inplace and isinstance(following, SampledDropout):
                 fused = following
@@ -133,7 +133,7 @@ class SampledDropout(PrivateDropout, RandomLayer):
         return (h.unflatten(0, (len(masks), -1)) * masks[:, None]).flatten(0, 1)
 
     def after_relu(self, h: Tensor) -> Tensor:
-        """This layer behind a ReLU, both in place."""
+        """A ReLU followed by this layer, both in place."""
         return h.relu_() if self.rate == 0 else ReLUThenMask.apply(h, self.pass_masks(h), 1 / (1 - self.rate))
 
     def pass_masks(self, h: Tensor) -> Tensor:
@@ -154,17 +154,17 @@ class SampledDropout(PrivateDropout, RandomLayer):
 
 
 def with_dropout(network: nn.Module, rate: float) -> nn.Module:
-    """The network itself if it has dropout layers; else with dropout before every weight layer but the first."""
+    """The network itself if it has dropout layers, otherwise with dropout before every weight layer but the first."""
     if any(isinstance(layer, (*DROPOUT_LAYERS, PrivateDropout)) for layer in network.modules()):
         return network
     weight_layers = [layer for layer in network.modules() if isinstance(layer, WEIGHT_LAYERS)]
     if len(weight_layers) < 2:
         raise must(
-            "network", "have nn.Dropout or at least two weight layers", network, "put nn.Dropout before its last layer"
+            "network", "have nn.Dropout or at least two weight layers", network, "add nn.Dropout before its last layer"
         )
     warnings.warn(
         f"the network has no dropout layer; dropout of rate {rate} was inserted before {len(weight_layers) - 1} "
-        "weight layer(s). Put nn.Dropout into the network to choose the places yourself",
+        "weight layer(s). Add nn.Dropout to the network to choose the places yourself",
         DropoutInsertedWarning,
         stacklevel=3,
     )
@@ -176,7 +176,7 @@ def with_dropout(network: nn.Module, rate: float) -> nn.Module:
 
 
 class ReLUThenMask(torch.autograd.Function):
-    """`relu(h) * masks` in place; the result alone tells where the gradient passes, scaled as the masks are."""
+    """`relu(h) * masks` in place; the result alone tells where the gradient passes, with the scale of the masks."""
 
     @staticmethod
     def forward(ctx: Any, h: Tensor, masks: Tensor, scale: float) -> Tensor:

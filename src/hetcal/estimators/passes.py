@@ -1,8 +1,7 @@
-"""Sigma from the spread of sampled networks, whatever is sampled: what MC dropout, concrete dropout and Bayes by
-backprop share.
+"""Sigma from the spread of sampled networks: what MC dropout, concrete dropout and Bayes by backprop share.
 
-A network's random layers draw once per pass; all passes run as one batch, and what no random layer touches is computed
-once.
+The random layers of a network draw once per pass. All passes run as one batch, and the layers before the first random
+layer are computed once.
 """
 
 from itertools import pairwise
@@ -15,14 +14,14 @@ from hetcal._checks import check_number
 from hetcal.estimators.base import MOST_NETWORKS, AbstractEstimator, check_outputs
 from hetcal.prediction import Prediction
 
-# Passes that are evaluated together in prediction: bounds the memory of a block.
+# Passes that are evaluated together in prediction; it bounds the memory of a block.
 PASSES_AT_ONCE = 10
 
 
 class RandomLayer(nn.Module):
-    """A layer that draws: anew in training, the same `prediction_samples` draws for ever in evaluation mode.
+    """A layer that draws: anew in training, always the same `prediction_samples` draws in evaluation mode.
 
-    The batch holds several passes one after the other; `window` says which.
+    The batch holds several passes one after the other; `window` tells which ones.
     """
 
     seed = 0
@@ -32,11 +31,11 @@ class RandomLayer(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        # In evaluation mode torch's fused transformer layer leaves out the layers in it, unless one has a hook.
+        # In evaluation mode torch's fused transformer layer bypasses its inner layers, unless one has a hook.
         self.register_forward_hook(keep_output)
 
     def frozen(self, h: Tensor) -> Tensor:
-        """The draws of all passes, (prediction_samples, ...): made once for inputs such as h, set by the seed alone."""
+        """The draws of all passes, (prediction_samples, ...): made once for inputs like h, determined by the seed."""
         like = h.shape[1:], h.dtype, h.device
         if self._frozen is None or self._frozen[0] != like:
             self._frozen = like, self.draw_frozen(h, torch.Generator().manual_seed(self.seed))
@@ -60,10 +59,10 @@ class SampledPasses(AbstractEstimator):
               \sigma_i^2 = \frac{1}{S-c} \sum_j (\hat y_i^j - \mu_i)^2 + \sigma_0^2
 
     with :math:`\hat y_i^j` = `network(x)` in pass j and :math:`\sigma_0` = `std_floor` in units of the (standardized)
-    target. In evaluation mode S = `prediction_samples` and c = 1, the usual unbiased variance, and the draws are always
-    the same ones for a given `seed`, so prediction is a function. In training S = `samples` and c = 3, because the
+    target. In evaluation mode S = `prediction_samples` and c = 1, the usual unbiased variance. The draws are always the
+    same for a given `seed`, so that prediction is deterministic. In training S = `samples` and c = 3, because the
     likelihood divides by the variance: with few passes 1 / variance is too large on average by (S - 1) / (S - 3), and
-    training would answer with intervals too wide by the root of that, 13 % for ten passes.
+    trained intervals would be too wide by the root of that factor, 13 % for ten passes.
     """
 
     n_outputs = 1
@@ -85,7 +84,7 @@ class SampledPasses(AbstractEstimator):
         super().__init__(network, n_targets=n_targets, seed=seed)
 
     def number_layers(self) -> None:
-        """Give every random layer its own seed; to be called once the network is as it shall be."""
+        """Give every random layer its own seed; to be called when the network is complete."""
         for number, layer in enumerate(self.random_layers):
             layer.seed = self.seed + number
             layer.prediction_samples = self.prediction_samples
@@ -101,9 +100,9 @@ class SampledPasses(AbstractEstimator):
         return moments(passes, self.std_floor, lost=3 if self.training else 1)
 
     def sampled_passes(self, x: Tensor) -> Tensor:
-        """The network's answer in each pass: (samples, n), or (samples, n, n_targets)."""
+        """The network's output in each pass: (samples, n), or (samples, n, n_targets)."""
         before, after = split_at_first_random_layer(self.network)
-        h = self.run(before, x)  # what no draw touches is computed once
+        h = self.run(before, x)  # computed once, because no draw affects it
         if self.training:
             return self._passes(after, h, slice(0, self.samples))
         ends = [*range(0, self.prediction_samples, PASSES_AT_ONCE), self.prediction_samples]
@@ -119,7 +118,7 @@ class SampledPasses(AbstractEstimator):
         return outputs.unflatten(0, (passes, n))
 
     def repeat(self, layers: list[nn.Module], h: Tensor, passes: int) -> tuple[list[nn.Module], Tensor]:
-        """The rows once for each pass, and the layers that are still to run."""
+        """The layers that remain to be run, and the rows once for each pass."""
         return layers, h.repeat(passes, *(1,) * (h.ndim - 1))
 
     def run(self, layers: list[nn.Module], h: Tensor) -> Tensor:
@@ -129,16 +128,16 @@ class SampledPasses(AbstractEstimator):
 
 
 def moments(passes: Tensor, std_floor: float, lost: int = 1) -> Prediction:
-    """Mean and standard deviation over the first axis, with samples - lost in the denominator: (samples, n) -> (n,)."""
+    """Mean and standard deviation over the first axis, (samples, n) -> (n,), with samples - lost in the denominator."""
     variance, mean = torch.var_mean(passes, dim=0, correction=lost)  # two-pass: no difference of large squares
     return Prediction(mean, (variance + std_floor**2).sqrt())
 
 
 def split_at_first_random_layer(network: nn.Module) -> tuple[list[nn.Module], list[nn.Module]]:
-    """The layers before the first draw, which no pass changes, and the rest; a network with skips is all rest."""
+    """The layers before the first draw, which no pass changes, and the rest; with skip connections all are the rest."""
     layers = [network]
     if isinstance(network, nn.Sequential) and type(network).forward is nn.Sequential.forward:
-        layers = list(network)  # children() would leave out the second place of a layer, say of a ReLU used throughout
+        layers = list(network)  # children() would omit repeated layers, such as one ReLU that is used throughout
     for place, layer in enumerate(layers):
         if any(isinstance(part, RandomLayer) for part in layer.modules()):
             return layers[:place], layers[place:]

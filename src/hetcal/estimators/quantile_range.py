@@ -1,6 +1,6 @@
 """Sigma from the range between two conditional quantiles (paper, section 2, eq. 5; Quantile-HC is algorithm 2).
 
-The heads are built as mean + softplus and mean - softplus: free heads cross, and the likelihood then explodes.
+The heads are mean + softplus and mean - softplus, because free heads cross, and the likelihood then explodes.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ READINGS = ("normal", "half_range")
 
 @dataclass(frozen=True, kw_only=True)
 class QuantilePrediction(Prediction):
-    """A prediction that also carries the two quantile heads, for their own loss."""
+    """A prediction with its two quantile heads, for the estimator's own loss."""
 
     lower: Tensor
     upper: Tensor
@@ -32,8 +32,8 @@ class QuantileRange(AbstractEstimator):
               \sigma = \frac{\hat y^u - \hat y^l}{2 c} + \sigma_0
 
     with :math:`f` = `network(x)`, :math:`\mu = f_0(x)`, :math:`\sigma_0` = `std_floor`. The paper sets c = 1
-    (`reading="half_range"`). For a Gaussian the half range between quantiles 0.1 and 0.9 is 1.2816 sigma, so pinball
-    terms and likelihood then pull against each other; `reading="normal"` divides by that normal quantile,
+    (`reading="half_range"`). For a Gaussian, half the range between the quantiles 0.1 and 0.9 is 1.2816 sigma, so that
+    pinball loss and likelihood then contradict each other. `reading="normal"` divides by that normal quantile,
     :math:`c = (\Phi^{-1}(\tau^u) - \Phi^{-1}(\tau^l)) / 2`, and they agree.
 
     >>> import torch
@@ -68,13 +68,13 @@ class QuantileRange(AbstractEstimator):
         return QuantilePrediction(mean, std, lower=lower, upper=upper)
 
     def own_loss(self, prediction: Prediction, y: Tensor, n_train: int) -> Tensor:
-        """Pinball loss of both heads, weight 1 each, as in the paper."""
+        """Pinball loss of both heads with weight 1 each, as in the paper."""
         assert isinstance(prediction, QuantilePrediction)
         return pinball(prediction.upper, y, self.upper_quantile) + pinball(prediction.lower, y, self.lower_quantile)
 
 
 def check_quantile_pair(quantiles: ArrayLike) -> tuple[float, float]:
-    """The two levels that sigma is read from."""
+    """The two levels from which sigma is computed."""
     levels = check_levels("quantiles", quantiles)
     if levels.shape != (2,) or not levels[0] < 0.5 < levels[1]:
         raise must("quantiles", "be one below and one above 0.5", quantiles, "give a pair such as (0.1, 0.9)")

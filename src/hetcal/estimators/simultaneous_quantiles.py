@@ -1,8 +1,8 @@
 """Sigma from all conditional quantiles at once: simultaneous quantile regression (Tagasovska and Lopez-Paz, 2019).
 
-The level is an input, as in the original, but of the last step only: the network answers the coefficients of a quantile
-function that is increasing in the level by construction. So quantiles never cross, any network will do (an image has no
-column to put a level into), and one pass of the network gives every level.
+The level is an input, as in the original, but only of the last step: the network predicts the coefficients of a
+quantile function that is increasing in the level by construction. Quantiles therefore never cross, any network can be
+used (an image has no column for a level), and one pass of the network gives all levels.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from hetcal.estimators.base import AbstractEstimator
 from hetcal.estimators.quantile_range import check_quantile_pair
 from hetcal.prediction import Prediction
 
-# Fixed levels for judging on validation rows; training draws its own.
+# Fixed levels for the loss on validation rows; training draws its own.
 JUDGED_LEVELS = (0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65, 0.75, 0.85, 0.95)
 # Means of max(z, 0) and max(sinh(z) - z, 0) for a standard normal z.
 MEAN_WING = 1 / sqrt(2 * pi)
@@ -29,7 +29,7 @@ MEAN_TAIL = sqrt(e) / 2 * (2 * float(ndtr(1)) - 1) - MEAN_WING
 
 @dataclass(frozen=True, kw_only=True)
 class QuantileFunctionPrediction(Prediction):
-    """A prediction that also carries its quantile function, as `center` (n,) and `slopes` (n, 4)."""
+    """A prediction with its quantile function, as `center` (n,) and `slopes` (n, 4)."""
 
     center: Tensor
     slopes: Tensor
@@ -40,20 +40,20 @@ class QuantileFunctionPrediction(Prediction):
 
 
 class SimultaneousQuantiles(AbstractEstimator):
-    r"""Half the range between two of all quantiles, which are trained together at random levels.
+    r"""Sigma from two of all quantiles, which are trained together at random levels.
 
     .. math:: Q(x, \tau) = f_0(x) + \sum_{j=1}^4 \mathrm{softplus}(f_j(x)) \, g_j(\Phi^{-1}(\tau)), \qquad
               \sigma = \frac{Q(x, \tau^u) - Q(x, \tau^l)}{\Phi^{-1}(\tau^u) - \Phi^{-1}(\tau^l)} + \sigma_0
 
     with :math:`f` = `network(x)`, the increasing functions :math:`g(z) = \max(z, 0)`, :math:`\min(z, 0)` (an upper and
-    a lower slope; equal ones make a Gaussian) and :math:`\max(\sinh z - z, 0)`, :math:`\min(\sinh z - z, 0)` (an upper
+    a lower slope; equal ones give a Gaussian) and :math:`\max(\sinh z - z, 0)`, :math:`\min(\sinh z - z, 0)` (an upper
     and a lower tail), :math:`\tau^l, \tau^u` = `quantiles` and :math:`\sigma_0` = `std_floor`. The mean is that of Q
-    over all levels, in closed form. Own loss: twice the pinball loss at random levels, that is, on average, the CRPS.
+    over all levels, in closed form. The own loss is twice the pinball loss at random levels, on average the CRPS.
 
     Args:
         network: Any module with five outputs per target.
-        quantiles: The pair of levels that sigma is read from.
-        n_levels: Random levels per row and training step.
+        quantiles: The two levels from which sigma is computed.
+        n_levels: Number of random levels per row and training step.
         std_floor, n_targets, seed: As for `MCDropout`.
 
     >>> estimator = SimultaneousQuantiles(nn.Linear(3, 5))
@@ -88,7 +88,7 @@ class SimultaneousQuantiles(AbstractEstimator):
         return QuantileFunctionPrediction(mean, std, center=center, slopes=slopes)
 
     def own_loss(self, prediction: Prediction, y: Tensor, n_train: int) -> Tensor:
-        """Twice the mean pinball loss over random levels per row; over fixed ones in evaluation mode."""
+        """Twice the mean pinball loss over random levels for each row; over fixed levels in evaluation mode."""
         assert isinstance(prediction, QuantileFunctionPrediction)
         levels = y.new_tensor(JUDGED_LEVELS)
         if self.training:

@@ -1,8 +1,8 @@
-"""The sampled networks of MC dropout with the dropped units left out: the same answers for two thirds of the work.
+"""The sampled networks of MC dropout without their dropped units: the same predictions for two thirds of the work.
 
-One mask per pass makes a pass one network, and a unit that the mask drops need not be computed at all: with rate 0.2
-the products between hidden layers shrink to 0.8 x 0.8. Only for prediction, where the masks are fixed, and only for a
-chain of linear layers, elementwise activations and dropout; `thin` says None to anything else.
+With one mask per pass a pass is one network, and a unit that the mask drops need not be computed at all: with a rate of
+0.2 the products between hidden layers shrink to 0.8 x 0.8. This applies to prediction only, where the masks are fixed,
+and to a chain of linear layers, elementwise activations and dropout; `thin_networks` returns None for anything else.
 """
 
 from dataclasses import dataclass
@@ -14,19 +14,19 @@ from hetcal.estimators.base import check_outputs
 from hetcal.networks import PrivateDropout
 
 ELEMENTWISE = (nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Tanh, nn.Sigmoid, nn.Softplus)
-# Thinned weights of all passes together; a network beyond that predicts the general way.
+# Bytes of the thinned weights of all passes; larger networks predict in the general way.
 MEMORY_LIMIT = 128 * 2**20
 
 
 @dataclass
 class Stage:
-    """A linear layer with the activations behind it; `kept` are the units that each pass's next mask keeps."""
+    """A linear layer with the activations behind it; `kept` are the units that the next mask of each pass keeps."""
 
     weight: Tensor  # (units, inputs), the scale of the inputs' masks folded in
     bias: Tensor  # (units,)
     activations: list[nn.Module]
     kept: list[Tensor] | None = None  # None: all units, in every pass
-    scale: float = 1.0  # of those masks
+    scale: float = 1.0  # of these masks
 
 
 @dataclass
@@ -45,13 +45,13 @@ class ThinLayer:
         return h
 
     def __post_init__(self) -> None:
-        # relu(z + b) = max(z, -b) + b, and the next layer's bias can take the + b: one pass over memory less.
+        # relu(z + b) = max(z, -b) + b, and the bias of the next layer can absorb the + b: one pass over memory less.
         self.has_relu = len(self.activations) == 1 and type(self.activations[0]) is nn.ReLU
         self.negative_bias = -self.bias
 
     @property
     def missing(self) -> Tensor:
-        """What this layer's answer lacks, (units, 1): left to the bias of the next one."""
+        """What the output of this layer lacks, (units, 1): the bias of the next layer adds it."""
         return self.bias if self.has_relu else torch.zeros_like(self.bias)
 
 
@@ -70,10 +70,10 @@ class ThinNetwork:
 
 
 class ThinnedNetworks:
-    """All sampled networks of one chain; a call gives every pass for every row: (passes, n), or (passes, n, targets).
+    """All sampled networks of one chain; a call returns all passes for all rows: (passes, n), or (passes, n, targets).
 
-    Activations are held as (units, n): the number of kept units is ragged, the number of rows is not, and products
-    are fast where the last axis fills whole vector registers.
+    Activations are stored as (units, n), because the number of kept units is ragged and the number of rows is not, and
+    products are fast if the last axis fills whole vector registers.
     """
 
     def __init__(self, first: list[nn.Module], networks: list[ThinNetwork], n_targets: int) -> None:
@@ -88,9 +88,11 @@ class ThinnedNetworks:
 
 
 @torch.no_grad()
-def thin(before: list[nn.Module], after: list[nn.Module], n_passes: int, n_targets: int = 1) -> ThinnedNetworks | None:
-    """Thinned copies of a chain that begins with the layers `before` the first mask; None if it is no such chain."""
-    chain = parse(after)
+def thin_networks(
+    before: list[nn.Module], after: list[nn.Module], n_passes: int, n_targets: int = 1
+) -> ThinnedNetworks | None:
+    """Thinned copies of a chain, which begins with the layers `before` the first mask; None for other networks."""
+    chain = parse_chain(after)
     if chain is None:
         return None
     first_kept, stages = chain
@@ -100,8 +102,8 @@ def thin(before: list[nn.Module], after: list[nn.Module], n_passes: int, n_targe
     return ThinnedNetworks(before, [thin_pass(first_kept[j], stages, j) for j in range(n_passes)], n_targets)
 
 
-def parse(layers: list[nn.Module]) -> tuple[list[Tensor], list[Stage]] | None:
-    """Dropout, then (linear, activations, dropout) again and again, the last stage without dropout."""
+def parse_chain(layers: list[nn.Module]) -> tuple[list[Tensor], list[Stage]] | None:
+    """Dropout, then any number of stages (linear, activations, dropout), the last one without dropout."""
     dropout, *rest = layers
     if not isinstance(dropout, PrivateDropout) or not rest or type(rest[0]) is not nn.Linear:
         return None

@@ -1,6 +1,7 @@
-"""Sigmas that know nothing of x, to show what recalibration cannot do (paper, introduction; Levi et al., 2019).
+"""Sigmas that do not depend on x in any useful way, to show what recalibration cannot do (paper, introduction; Levi et
+al., 2019).
 
-Not in `ESTIMATORS`: they are opponents in an experiment, not answers to "sigma from where?".
+They are not in `ESTIMATORS`, because they are baselines of an experiment.
 """
 
 import torch
@@ -23,11 +24,11 @@ class ConstantSigma(AbstractEstimator):
 
 
 class RandomSigma(AbstractEstimator):
-    r"""A sigma drawn at random for every row, log-normal, set by the row itself, so that prediction is a function.
+    r"""A log-normal sigma that is random for every row, but determined by the row, so that prediction is deterministic.
 
     .. math:: \sigma = \exp(\Phi^{-1}(u)), \qquad u = 10^4 \sin(10^3 x \cdot w) \bmod 1
 
-    with w = 1, 2, ..., d. The sine of a large multiple is an old pseudo-random number.
+    with w = 1, 2, ..., d. The sine of a large multiple is a simple pseudo-random number.
 
     >>> std = RandomSigma(torch.nn.Linear(3, 1))(torch.randn(1000, 3, generator=torch.Generator().manual_seed(0))).std
     >>> 0.9 < float(std.log().std()) < 1.1

@@ -9,7 +9,7 @@ from hetcal.prediction import Prediction
 
 
 class VarianceHead(AbstractEstimator):
-    r"""The network answers mean and spread itself (Nix and Weigend, 1994).
+    r"""The network itself predicts the mean and the standard deviation (Nix and Weigend, 1994).
 
     .. math:: \mu = f_0(x), \qquad \sigma = \mathrm{softplus}(f_1(x)) + \sigma_0
 

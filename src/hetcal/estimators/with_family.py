@@ -1,4 +1,4 @@
-"""Any estimator with another family than the Gaussian: where the degrees of freedom of Student's t are learned."""
+"""Any estimator with another family than the Gaussian; the degrees of freedom of Student's t are learned here."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,15 +12,15 @@ from hetcal._checks import must
 from hetcal.families import FAMILIES, Family, StudentT, check_family
 from hetcal.prediction import Prediction
 
-# A variance must exist, and near 2 degrees of freedom sigma and scale part without bounds.
+# The variance must exist; near 2 degrees of freedom the ratio of sigma to scale grows without bounds.
 LEAST_DF = 2.1
 FIRST_DF = 6.0
-# One number must find its place in the steps that thousands of weights take together: it moves so much faster.
+# A single number has to be learned in as many steps as thousands of weights, so it moves this much faster.
 SPEED = 10.0
 
 
 class WithFamily(nn.Module):
-    """An estimator whose mean and std are those of a family: same members, same network, another likelihood.
+    """An estimator with another family: the same mean and std, the same members and network, another likelihood.
 
     Args:
         estimator: Any object with the estimator's members.
@@ -44,7 +44,7 @@ class WithFamily(nn.Module):
             raise must("df", f"be one number, or one per target ({n_targets})", family.df, "give as many")
         if family == StudentT.name:
             raw = torch.tensor(FIRST_DF - LEAST_DF).expm1().log() / SPEED
-            # Named raw_*: weight decay leaves it alone (training.parameter_groups).
+            # Named raw_*, so that it does not decay (estimators.base.parameter_groups).
             self.raw_df = nn.Parameter(raw if n_targets == 1 else raw.expand(n_targets).clone())
         elif isinstance(family, str):
             self.fixed = FAMILIES[family]()

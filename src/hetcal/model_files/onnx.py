@@ -34,7 +34,7 @@ from hetcal.families import GAUSSIAN
 from hetcal.prediction import Prediction, TransformedPrediction
 from hetcal.regressor import HCRegressor
 from hetcal.tabular.encoding import SOFT_LIMIT
-from hetcal.transforms import LARGEST, Log, PerTarget, Quantile, YeoJohnson
+from hetcal.transforms import LARGEST_VALUE, Log, PerTarget, Quantile, YeoJohnson
 
 OPSET = 18
 # In standard deviations. Such an input is at the soft limit anyway, and its square does not overflow.
@@ -196,7 +196,7 @@ def _(transform: PerTarget, t: Tensor) -> Tensor:
 
 @inverse.register
 def _(transform: Log, t: Tensor) -> Tensor:
-    return within(log(LARGEST), t).exp()
+    return within(log(LARGEST_VALUE), t).exp()
 
 
 @inverse.register
@@ -207,7 +207,7 @@ def _(transform: YeoJohnson, t: Tensor) -> Tensor:
 
     magnitude, center, spread = map(constant, (transform.magnitude, transform.center, transform.spread))
     x = torch.where(t < 0, -inverse_power(2 - transform.power), inverse_power(transform.power))
-    return within(LARGEST, (center + spread * x) * magnitude)
+    return within(LARGEST_VALUE, (center + spread * x) * magnitude)
 
 
 @inverse.register
@@ -215,7 +215,7 @@ def _(transform: Quantile, t: Tensor) -> Tensor:
     knots, scores, slopes = map(constant, (transform.knots, transform.scores, transform.slopes))
     piece = count_below(scores, t)
     knot = (piece - 1).clamp(min=0)
-    return within(LARGEST, knots[knot] + (t - scores[knot]) / slopes[piece])
+    return within(LARGEST_VALUE, knots[knot] + (t - scores[knot]) / slopes[piece])
 
 
 def within(limit: float, t: Tensor) -> Tensor:

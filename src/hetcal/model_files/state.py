@@ -23,10 +23,10 @@ from hetcal._checks import check_choice, must
 from hetcal.estimators import predict
 from hetcal.exceptions import DropoutInsertedWarning
 from hetcal.families import FAMILIES, Family, StudentT
+from hetcal.metrics.history import History
 from hetcal.model_files import schema
 from hetcal.model_files.archive import Contents, TensorInfo, explain
 from hetcal.tabular.encoding import SOFT_LIMIT, TableEncoder, Vocabulary
-from hetcal.training import History
 from hetcal.transforms import TRANSFORMS, PerTarget, Quantile, Standardizer, TargetTransform, YeoJohnson
 
 # Chosen by the machine that loads, not by the one that saved.

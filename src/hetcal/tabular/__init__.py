@@ -1,1 +1,1 @@
-"""From a table to a trained network: columns, encoding, rows, and what regressor and classifier share."""
+"""From a table to a trained network: columns, encoding, rows, building, and the model that both classes share."""

@@ -15,16 +15,16 @@ from hetcal._checks import Floats, must, reads_as_number
 
 Kind = Literal["numbers", "dates", "text"]
 COLUMN_KINDS: tuple[Kind, ...] = get_args(Kind)
-MISSING = "(missing)"
+MISSING_LABEL = "(missing)"
 DATE_ADVICE = "give the column a date type, for example by pandas.to_datetime"
 
 
 @dataclass
 class Table:
     """A user's table as columns: name -> float64 numbers (missing = NaN), datetime64 dates (missing = NaT) or text
-    labels (missing = MISSING).
+    labels (missing = MISSING_LABEL).
 
-    >>> table = Table({"size": np.array([1.5, np.nan]), "kind": np.array(["oak", MISSING], dtype=object)})
+    >>> table = Table({"size": np.array([1.5, np.nan]), "kind": np.array(["oak", MISSING_LABEL], dtype=object)})
     >>> table.kinds, table.missing("kind").tolist()
     ({'size': 'numbers', 'kind': 'text'}, [False, True])
     """
@@ -48,15 +48,19 @@ class Table:
     def missing(self, name: str) -> NDArray[np.bool_]:
         """Which rows have no value in a column."""
         values = self.columns[name]
-        is_missing: NDArray[np.bool_] = values == MISSING if self.kind(name) == "text" else np.isnan(values)
+        is_missing: NDArray[np.bool_] = values == MISSING_LABEL if self.kind(name) == "text" else np.isnan(values)
         return is_missing
 
 
 def read_table(X: Any, texts: Collection[int] = ()) -> Table:
     """Read a pandas, polars or any other data frame, or a two-dimensional array, column by column.
 
-    Numbers and booleans become float64; dates datetime64; text and categories become labels. What is neither is refused
-    by name. `texts` are the places of columns that are known to hold text.
+    Numbers and booleans become float64, dates become datetime64, text and categories become labels. A column of any
+    other type is refused by name.
+
+    Args:
+        X: The frame or array.
+        texts: Positions of the columns that are known to hold text.
     """
     if isinstance(X, np.ndarray):
         if X.dtype != object:
@@ -83,7 +87,7 @@ def read_series(name: str, series: Any, is_known_text: bool = False) -> NDArray[
 
 
 def column_of_dates(series: Any) -> NDArray[np.datetime64]:
-    """Dates to the microsecond, those of a time zone in universal time."""
+    """Dates to the microsecond; those with a time zone in UTC."""
     if getattr(series.dtype, "time_zone", None) is not None:
         series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     return np.asarray(series.to_numpy()).astype("datetime64[us]")
@@ -99,13 +103,13 @@ def column_of_numbers(name: str, values: Any) -> Floats:
             f"column {name!r} of X",
             "not contain infinity",
             float(column[row]),
-            f"see row {row}; leave unknown values missing (NaN) instead",
+            f"see row {row}; mark unknown values as missing (NaN) instead",
         )
     return column
 
 
 def column_of_objects(name: str, values: Any, is_known_text: bool = False) -> NDArray[Any]:
-    """Python objects: all numbers, or all text. Text that reads as numbers is refused, for it could mean either."""
+    """Python objects: all numbers, or all text. Text that reads as numbers is refused, because it could be either."""
     is_number = [isinstance(value, Real | Decimal | np.bool_) and not is_missing(value) for value in values]
     is_text = [isinstance(value, str) for value in values]
     for row, value in enumerate(values):
@@ -133,7 +137,7 @@ def column_of_objects(name: str, values: Any, is_known_text: bool = False) -> ND
 
 
 def is_missing(value: Any) -> bool:
-    """None, NaN, pandas' NA and NaT: missing values are the ones that do not equal themselves."""
+    """Whether a value is None, NaN, or pandas' NA or NaT: missing values do not equal themselves."""
     if value is None:
         return True
     try:
@@ -144,7 +148,7 @@ def is_missing(value: Any) -> bool:
 
 def labels(values: Sequence[str | None]) -> NDArray[Any]:
     column = np.empty(len(values), dtype=object)
-    column[:] = [MISSING if value is None else value for value in values]
+    column[:] = [MISSING_LABEL if value is None else value for value in values]
     return column
 
 

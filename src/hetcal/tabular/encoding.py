@@ -1,7 +1,6 @@
-"""From the user's table to the numbers the network sees, and back: TableEncoder for X, Standardizer for y (and X).
+"""From the columns of a table to the numbers that the network sees: standardized numbers, dates, one-hot labels.
 
-All scaling happens in float64 and without overflow before anything becomes float32. Scaling of y is undone in one
-place, `Standardizer.inverse`.
+All scaling is done in float64 and without overflow, before anything becomes float32.
 """
 
 from typing import Any
@@ -13,15 +12,16 @@ from hetcal._checks import Floats, must
 from hetcal.tabular.columns import Table, labels
 from hetcal.transforms import Standardizer
 
-# Where the encoder's numbers level off, in standard deviations.
+# The encoder's numbers stay within this many standard deviations.
 SOFT_LIMIT = 3.0
 
 
 class Vocabulary:
-    """The labels of a text column that have a column of their own, and whether the others share one.
+    """The labels of a text column that get a column of their own, and whether the other labels share one.
 
-    In a column of more than `FEW_LABELS` labels (or of `max_categories`), those that occur once are rare, because names
-    and numbers of people or things tell nothing about new rows and must not be kept in a model.
+    In a column with more than `FEW_LABELS` labels (or with `max_categories` of them), labels that occur once are rare.
+    They are often names or numbers of people or things, which say nothing about new rows and must not be stored in a
+    model.
 
     >>> words = Vocabulary().fit(np.array(["oak", "ash", "oak"], dtype=object), max_categories=50)
     >>> words.labels, words.transform(np.array(["oak", "elm"], dtype=object)).tolist()
@@ -30,7 +30,7 @@ class Vocabulary:
 
     FEW_LABELS = 20
     labels: list[str]  # sorted; may be empty if has_rare
-    has_rare: bool  # whether labels beyond these were seen: they, and new ones, are the last column
+    has_rare: bool  # whether there were other labels: these, and new ones, share the last column
 
     def fit(self, values: NDArray[Any], max_categories: int) -> "Vocabulary":
         known, counts = np.unique(values, return_counts=True)
@@ -45,23 +45,23 @@ class Vocabulary:
         codes = self.codes(values)
         one_hot = np.zeros((len(values), len(self.labels) + self.has_rare))
         row = np.flatnonzero((codes >= 0) | self.has_rare)
-        one_hot[row, codes[row]] = 1.0  # -1, a label without column of its own, is the last
+        one_hot[row, codes[row]] = 1.0  # -1, a label without a column of its own, is the last column
         return one_hot
 
     def codes(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """Place of each label, -1 for one that is not among them."""
+        """Position of each label, -1 for an unknown one."""
         places = {label: place for place, label in enumerate(self.labels)}
         return np.fromiter((places.get(value, -1) for value in values), np.int64, len(values))
 
     def count_unseen(self, values: NDArray[Any]) -> int:
-        """Labels not seen in `fit`, as far as that is known: rare ones are not remembered."""
+        """Number of labels not seen in `fit`, as far as that is known: rare labels are not remembered."""
         return 0 if self.has_rare else int((self.codes(values) < 0).sum())
 
 
 def date_features(dates: NDArray[np.datetime64]) -> Floats:
-    """Days since 1970 for trends, and the place in the year, the week and the day as points on a circle: (n, 7).
+    """Days since 1970 for trends, and the position in the year, the week and the day as points on a circle: (n, 7).
 
-    A missing date is missing in its days, and the middle of the circles.
+    For a missing date the days are missing, and the points are the centers of the circles.
 
     >>> date_features(np.array(["1970-01-08T03:00"], dtype="datetime64[us]")).round(2).tolist()
     [[7.12, 0.12, 0.99, 0.11, 0.99, 0.71, 0.71]]
@@ -69,23 +69,25 @@ def date_features(dates: NDArray[np.datetime64]) -> Floats:
     days = (dates - np.datetime64(0, "D")) / np.timedelta64(1, "D")  # NaT becomes NaN
     years = dates.astype("datetime64[Y]")
     in_year = (dates - years) / np.timedelta64(1, "D") / 365.25
-    # Parts of a turn only: sines of thousands of turns would be rounding errors where all dates are midnights.
+    # Fractions of a turn only: sines of thousands of turns would be rounding errors where all dates are midnights.
     turns = 2 * np.pi * np.column_stack([in_year, days % 7 / 7, days % 1])
     circles = np.stack([np.sin(turns), np.cos(turns)], axis=2).reshape(len(dates), -1)
     return np.column_stack([days, np.where(np.isnan(circles), 0.0, circles)])
 
 
 class TableEncoder:
-    """Table -> float32 matrix: numbers standardized, missing ones at the mean with a column that says so, dates as
-    numbers (`date_features`), text one-hot.
+    """Encodes a table as a float32 matrix.
 
-    Labels not seen in `fit` become all zeros, or fall to the rare labels if the column has them.
+    Numbers are standardized; a missing number becomes the mean, and a column of its own marks it. Dates become numbers
+    (`date_features`), text is one-hot encoded. Labels not seen in `fit` become zeros, or count as rare labels if the
+    column has some.
 
     Attributes:
         kinds: "numbers", "dates" or "text" by column.
-        ranges: Least and largest value of each column of numbers (of dates: in days since 1970); None if all missing.
-        scaler, has_missing: Of the numbers, those of dates among them, in the order of the columns.
-        vocabularies: Of the columns of text.
+        ranges: Minimum and maximum of each column of numbers, or of dates in days since 1970; None if all are missing.
+        scaler, has_missing: The scaling of the numbers, those of dates included, in the order of the columns, and
+            which of them had missing values.
+        vocabularies: The labels of the columns of text.
     """
 
     def __init__(self, max_categories: int = 50) -> None:
@@ -113,15 +115,15 @@ class TableEncoder:
         return np.hstack(blocks).astype(np.float32)
 
     def count_unseen(self, table: Table) -> dict[str, int]:
-        """How many rows hold a label that `fit` has not seen, by column; columns without are left out."""
+        """Number of rows with a label that `fit` has not seen, by column; other columns are omitted."""
         self._check_kinds(table)
         counts = {name: words.count_unseen(table.columns[name]) for name, words in self.vocabularies.items()}
         return {name: count for name, count in counts.items() if count}
 
     def count_outside(self, table: Table) -> dict[str, int]:
-        """How many rows lie beyond the range seen in `fit` by more than half its width, by column."""
+        """Number of rows outside the range seen in `fit` by more than half its width, by column."""
         self._check_kinds(table)
-        counts = {name: 0 if seen is None else far(table.columns[name], *seen) for name, seen in self.ranges.items()}
+        counts = {name: count_far(table.columns[name], *seen) for name, seen in self.ranges.items() if seen}
         return {name: count for name, count in counts.items() if count}
 
     def _blocks(self, table: Table) -> tuple[Floats, dict[str, NDArray[Any]]]:
@@ -136,7 +138,7 @@ class TableEncoder:
     def _check_kinds(self, table: Table) -> None:
         for name, kind in self.kinds.items():
             now = table.kind(name)
-            # A column of missing values only has no kind of its own.
+            # A column with nothing but missing values has no kind of its own.
             if now != kind and now == "numbers" and np.isnan(table.columns[name]).all():
                 n = len(table)
                 empty = labels([None] * n) if kind == "text" else np.full(n, np.datetime64("NaT", "us"))
@@ -145,32 +147,32 @@ class TableEncoder:
                 raise must(f"column {name!r}", f"hold {kind} as in fit", now, "give it the type it had in fit")
 
 
-def far(values: NDArray[Any], low: float, high: float) -> int:
-    """How many values are beyond a range by more than half its width."""
-    numbers, margin = as_numbers(values), high / 2 - low / 2
+def count_far(values: NDArray[Any], low: float, high: float) -> int:
+    """Number of values outside a range by more than half its width."""
+    numbers, margin = numbers_or_days(values), high / 2 - low / 2
     with np.errstate(invalid="ignore", over="ignore"):
         return int(((numbers < low - margin) | (numbers > high + margin)).sum())
 
 
-def as_numbers(values: NDArray[Any]) -> Floats:
-    """Numbers as they are, dates in days since 1970."""
+def numbers_or_days(values: NDArray[Any]) -> Floats:
+    """Numbers unchanged, dates as days since 1970."""
     return date_features(values)[:, 0] if values.dtype.kind == "M" else values
 
 
 def range_of(values: NDArray[Any]) -> tuple[float, float] | None:
-    """Least and largest of the present numbers, or dates in days since 1970."""
-    numbers = as_numbers(values)
+    """Minimum and maximum of the numbers that are not missing, or of the dates in days since 1970."""
+    numbers = numbers_or_days(values)
     present = numbers[~np.isnan(numbers)]
     return (float(present.min()), float(present.max())) if len(present) else None
 
 
 def soft_clip(z: Floats) -> Floats:
-    r"""Almost z within two standard deviations, never beyond `SOFT_LIMIT`, and monotone.
+    r"""Nearly z within two standard deviations, never beyond `SOFT_LIMIT`, and increasing.
 
     .. math:: \frac{z}{\sqrt{1 + (z / 3)^2}}
 
-    A value far out (a long tail, a typing error, a row unlike all others) then cannot carry a ReLU network, which is
-    linear out there, to absurd predictions, nor overflow float32.
+    An extreme value (a long tail, a typing error, a row unlike all others) then cannot lead a ReLU network, which is
+    linear far away from the data, to absurd predictions, nor overflow float32.
 
     >>> soft_clip(np.array([0.0, 1.0, -1e300])).round(2)
     array([ 0.  ,  0.95, -3.  ])

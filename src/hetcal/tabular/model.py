@@ -1,12 +1,11 @@
-"""What regressor and classifier share: reading the table, building network and estimator, one training run, prediction.
+"""What regressor and classifier share: settings, reading a table, preparing its rows, a training run, prediction.
 
-The two classes above hold what differs, the target. Checks of what users hand to `fit` live here too.
+The two classes above this one add what differs, the target.
 """
 
-import copy
-import inspect
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from os import PathLike
 from typing import Any, ClassVar
 
@@ -19,27 +18,42 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from hetcal._checks import check_choice, check_number, must
-from hetcal.estimators import ESTIMATORS, AbstractEstimator, WithFamily, predict
+from hetcal._checks import Floats, check_choice, must
+from hetcal.estimators import WithFamily, predict
 from hetcal.exceptions import DegenerateDataWarning
 from hetcal.families import Family
-from hetcal.networks import MLP, initialize_
+from hetcal.metrics.history import History
 from hetcal.objectives import Objective
-from hetcal.prediction import Prediction, join
+from hetcal.prediction import Prediction, join_predictions
+from hetcal.tabular.building import build_network, check_inputs, check_trains, resolve_estimator
 from hetcal.tabular.columns import Table, check_unique_columns, read_table
 from hetcal.tabular.encoding import TableEncoder
-from hetcal.training import History, train
+from hetcal.tabular.rows import check_groups, check_weights, cut_mixed_rows, draw_seed, merge_equal_rows
+from hetcal.training import train
 
 COLUMN_ORDERS = ("by_name", "as_fitted")
-WEIGHT_DECAY_ROWS = 1000
-# However few the rows are, noise must not drown the inputs.
-MAX_INPUT_NOISE = 0.3
 # Rows that are encoded at once in prediction: memory beyond input and output stays bounded.
 CHUNK_ROWS = 16_384
 
 
+@dataclass
+class TrainingRows:
+    """The rows of one fit: those with weight, equal ones merged, encoded."""
+
+    target: NDArray[Any]  # (n,) or (n, k), as the subclass read it
+    weights: Floats  # (n,)
+    groups: NDArray[np.int64] | None  # (n,)
+    encoder: TableEncoder
+    x: Tensor  # (n, inputs), what the network sees
+    seed: int
+
+    @property
+    def n_targets(self) -> int:
+        return 1 if self.target.ndim == 1 else int(self.target.shape[1])
+
+
 class TabularModel(BaseEstimator):
-    """A network on a table; subclasses have the settings of `HCRegressor` that this class uses."""
+    """A network on a table, with the settings that regressor and classifier share; `HCRegressor` documents them."""
 
     kind: ClassVar[str]  # in model files
     registries: ClassVar[Mapping[str, Mapping[str, Any]]]  # the settings that are names, and what these mean
@@ -47,72 +61,187 @@ class TabularModel(BaseEstimator):
     estimator_: nn.Module
     history_: History
     seed_: int
-    standard_errors = 1.0  # see `train`
+
+    def __init__(
+        self,
+        estimator: str | type,
+        *,
+        network: Any,
+        width: int,
+        depth: int,
+        dropout: float,
+        estimator_options: dict[str, Any] | None,
+        learning_rate: float,
+        weight_decay: float,
+        batch_size: int,
+        max_steps: int,
+        max_epochs: int,
+        patience: int,
+        validation_fraction: float,
+        input_noise: float,
+        column_order: str,
+        random_state: Any,
+        device: str,
+        progress: bool,
+    ) -> None:
+        self.estimator = estimator
+        self.network = network
+        self.width = width
+        self.depth = depth
+        self.dropout = dropout
+        self.estimator_options = estimator_options
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.batch_size = batch_size
+        self.max_steps = max_steps
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.input_noise = input_noise
+        self.column_order = column_order
+        self.random_state = random_state
+        self.device = device
+        self.progress = progress
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
 
+    def count_unseen(self, X: Any) -> dict[str, int]:
+        """Number of rows of X with a label that `fit` has not seen, by column; other columns are omitted."""
+        check_is_fitted(self)
+        return self.encoder_.count_unseen(self._read(X, reset=False))
+
+    def count_outside(self, X: Any) -> dict[str, int]:
+        """Number of rows of X far outside the range that `fit` has seen, by column; other columns are omitted."""
+        check_is_fitted(self)
+        return self.encoder_.count_outside(self._read(X, reset=False))
+
+    def save(self, path: str | PathLike[str], *, summary: dict[str, Any] | None = None) -> None:
+        """Write the fitted model to one file, for `hetcal.load`: numbers, text and names, nothing that could run.
+
+        An existing file is replaced; a crash or a kill leaves the old one intact. A network, estimator, objective or
+        likelihood of your own is not in the file (its weights are); pass it to `hetcal.load` again.
+
+        Args:
+            path: By convention it ends in ".hetcal".
+            summary: What else to note for `hetcal info`: any of `target`, `method`, `created` (a time in UTC),
+                `rows`, `test_rows`, `dropped`, `group` and `metrics`. Versions and the history are always there.
+
+        Raises:
+            ValueError: The model as it would be loaded is not this one, or a setting cannot be written.
+        """
+        from hetcal.model_files.save import save_model  # the room above: a method, because users look for it here
+
+        save_model(self, path, summary)
+
+    def _prepare(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        groups: Any,
+        read_target: Callable[[NDArray[Any]], NDArray[Any]],
+        *,
+        are_classes: bool = False,
+    ) -> TrainingRows:
+        """From what `fit` was given to the rows of training; `read_target` checks y and returns it as an array."""
+        check_choice("column_order", self.column_order, COLUMN_ORDERS)
+        table = self._read(X, reset=True)
+        if y is None:
+            name = type(self).__name__
+            raise ValueError(f"y must be given: {name} requires y to be passed, but the target y is None")
+        if sparse.issparse(y):
+            raise must("y", "be dense", f"a sparse {type(y).__name__}", "call y.toarray().ravel()", TypeError)
+        target = read_target(np.asarray(y))
+        if len(target) != len(table):
+            rule = f"have one value per row of X ({len(table)})"
+            raise must("y", rule, f"{len(target)} values", "give both the same length")
+        weights = check_weights(sample_weight, table)
+        codes = check_groups(groups, len(table))
+        rows, weights = merge_equal_rows(table, target, weights, codes)
+        if are_classes:
+            pieces, weights = cut_mixed_rows(table.take(rows), weights)
+            rows = rows[pieces]
+        if len(rows) < 2:
+            advice = "a spread needs more than one sample"
+            raise must("X", "have at least 2 different rows", f"n_samples={len(rows)}", advice)
+        table = table.take(rows)
+        encoder = TableEncoder().fit(table, weights)
+        if not encoder.is_informative:
+            message = "no column of X varies; every row gets the same prediction"
+            warnings.warn(message, DegenerateDataWarning, stacklevel=3)
+        x = torch.from_numpy(encoder.transform(table))
+        seed = draw_seed(self.random_state)
+        return TrainingRows(target[rows], weights, None if codes is None else codes[rows], encoder, x, seed)
+
     def _train(
         self,
         objective: Objective,
-        x: Tensor,
+        rows: TrainingRows,
         y: Tensor,
-        weights: NDArray[np.float64],
-        groups: NDArray[np.int64] | None,
-        seed: int,
+        *,
         n_targets: int,
         family: str | Family = "gaussian",
+        objective_weight: float = 1.0,
+        standard_errors: float = 1.0,
     ) -> tuple[nn.Module, History]:
-        """A new estimator, trained."""
-        estimator = self._build(x.shape[1], n_targets, family, seed)
-        check_trains(estimator, self.objective_weight)
+        """A new estimator, trained on the rows; y is their target as the objective takes it."""
+        estimator = self._build(rows.x.shape[1], n_targets, family, rows.seed)
+        check_trains(estimator, objective_weight)
         history = train(
             estimator,
             objective,
-            x,
+            rows.x,
             y,
-            sample_weight=torch.from_numpy(weights),
-            groups=None if groups is None else torch.from_numpy(groups),
-            objective_weight=self.objective_weight,
+            sample_weight=torch.from_numpy(rows.weights),
+            groups=None if rows.groups is None else torch.from_numpy(rows.groups),
+            objective_weight=objective_weight,
             validation_fraction=self.validation_fraction,
             learning_rate=self.learning_rate,
-            weight_decay=check_number("weight_decay", self.weight_decay, 0) * min(1, WEIGHT_DECAY_ROWS / len(x)),
+            weight_decay=self.weight_decay,
             batch_size=self.batch_size,
             max_steps=self.max_steps,
             max_epochs=self.max_epochs,
             patience=self.patience,
-            standard_errors=self.standard_errors,
-            input_noise=min(MAX_INPUT_NOISE, check_number("input_noise", self.input_noise, 0) / len(x) ** 0.5),
-            seed=seed,
+            standard_errors=standard_errors,
+            input_noise=self.input_noise,
+            seed=rows.seed,
             device=self.device,
             progress=self.progress,
         )
         return estimator, history
 
+    def _build(self, n_inputs: int, n_targets: int, family: str | Family, seed: int) -> nn.Module:
+        """The estimator around its network, both freshly initialized from the seed."""
+        factory, arguments = resolve_estimator(self.estimator, self.estimator_options, n_targets, seed)
+        network = build_network(
+            self.network,
+            n_inputs,
+            n_targets * factory.n_outputs,
+            seed,
+            width=self.width,
+            depth=self.depth,
+            dropout=self.dropout,
+        )
+        estimator: nn.Module = factory(network, **arguments)
+        if self.network is not None:
+            check_inputs(estimator, n_inputs)
+        return estimator if family == "gaussian" else WithFamily(estimator, family)
+
     def _predict(self, X: Any) -> Prediction:
-        """The estimator's answer for a table, chunk by chunk, in the scale it was trained in."""
+        """The estimator's prediction for a table, chunk by chunk, in the scale it was trained in."""
         check_is_fitted(self)
         table = self._read(X, reset=False)
         parts = []
         for start in range(0, len(table), CHUNK_ROWS):
             rows = self.encoder_.transform(table.take(slice(start, start + CHUNK_ROWS)))
             parts.append(predict(self.estimator_, torch.from_numpy(rows).to(self.device)).numpy())
-        return join(parts, np.concatenate)
-
-    def count_unseen(self, X: Any) -> dict[str, int]:
-        """How many rows of X hold a label that fit has not seen, by column; columns without are left out."""
-        check_is_fitted(self)
-        return self.encoder_.count_unseen(self._read(X, reset=False))
-
-    def count_outside(self, X: Any) -> dict[str, int]:
-        """How many rows of X lie far outside the range that fit has seen, by column; columns without are left out."""
-        check_is_fitted(self)
-        return self.encoder_.count_outside(self._read(X, reset=False))
+        return join_predictions(parts, np.concatenate)
 
     def _read(self, X: Any, reset: bool) -> Table:
-        """X as a table, its columns checked against (or, with `reset`, remembered from) fit."""
+        """X as a table, its columns checked against those of `fit`, or with `reset` remembered."""
         if isinstance(X, Table):
             return self._read_columns(X, reset)
         if sparse.issparse(X):
@@ -134,7 +263,7 @@ class TabularModel(BaseEstimator):
         return self._named(read_table(X, self._texts(reset)), reset)
 
     def _read_columns(self, table: Table, reset: bool) -> Table:
-        """A table that was read before, by `read_table`: its columns are matched by name."""
+        """A table that `read_table` has read before: its columns are matched by name."""
         if reset:
             self.n_features_in_, self.feature_names_in_ = len(table.columns), np.array([*table.columns], dtype=object)
             return table
@@ -144,135 +273,10 @@ class TabularModel(BaseEstimator):
         return Table({name: table.columns[name] for name in self.encoder_.kinds})
 
     def _texts(self, reset: bool) -> set[int]:
-        """Places of the columns that held text in fit; there, text that reads as a number is a label like others."""
+        """Positions of the columns that held text in `fit`, where text that reads as a number is a label too."""
         kinds = [] if reset else self.encoder_.kinds.values()
         return {place for place, kind in enumerate(kinds) if kind == "text"}
 
     def _named(self, table: Table, reset: bool) -> Table:
-        """With the names of fit: an array may follow a frame, or a frame an array, and is then taken by position."""
+        """With the names of `fit`: an array may follow a frame, or a frame an array, and is then taken by position."""
         return table if reset else Table(dict(zip(self.encoder_.kinds, table.columns.values(), strict=True)))
-
-    def save(self, path: str | PathLike[str], *, summary: dict[str, Any] | None = None) -> None:
-        """Write the fitted model to one file, for `hetcal.load`: numbers, text and names, nothing that could run.
-
-        A file that exists is replaced; a crash or a kill leaves the old one whole. A network, estimator, objective or
-        likelihood of your own is not in the file (its weights are): hand it to `hetcal.load` again.
-
-        Args:
-            path: By custom it ends in ".hetcal".
-            summary: What else to note for `hetcal info`: any of `target`, `method`, `created` (a time in UTC),
-                `rows`, `test_rows`, `dropped`, `group` and `metrics`. Versions and the history are always there.
-
-        Raises:
-            ValueError: The model as it would be loaded is not this one, or a setting cannot be written.
-        """
-        from hetcal.model_files.save import save_model  # the room above: a method, because users look for it here
-
-        save_model(self, path, summary)
-
-    def _build(self, n_inputs: int, n_targets: int, family: str | Family, seed: int) -> nn.Module:
-        """The estimator round its network, both freshly initialized from the seed."""
-        if isinstance(self.estimator, nn.Module):
-            advice = "give the class, its network is built at each fit; options go into estimator_options"
-            raise must("estimator", "be a name or a class, not an instance", type(self.estimator).__name__, advice)
-        factory = choose("estimator", self.estimator, ESTIMATORS)
-        missing = [member for member in ("n_outputs", "forward", "own_loss") if not hasattr(factory, member)]
-        if missing:
-            raise must(
-                "estimator", f"be a name or a class with the member(s) {missing}", factory, "see hetcal.estimators.base"
-            )
-        accepted = inspect.signature(factory).parameters
-        options = check_options(self.estimator_options)
-        for name in options:
-            check_choice("estimator_options", name, set(accepted) - {"self", "network", "seed", "n_targets"})
-        if "seed" in accepted:
-            options["seed"] = seed
-        if n_targets > 1:
-            if "n_targets" not in accepted:
-                advice = "let its __init__ pass n_targets on to AbstractEstimator"
-                raise must("estimator", "take n_targets for several targets or classes", factory, advice)
-            options["n_targets"] = n_targets
-        estimator = factory(self._network(n_inputs, n_targets * factory.n_outputs, seed), **options)
-        if self.network is not None:
-            check_inputs(estimator, n_inputs)
-        return estimator if family == "gaussian" else WithFamily(estimator, family)
-
-    def _network(self, n_inputs: int, n_outputs: int, seed: int) -> nn.Module:
-        if self.network is None:
-            generator = torch.Generator().manual_seed(seed)
-            return MLP(
-                n_inputs,
-                n_outputs,
-                width=self.width,
-                depth=self.depth,
-                dropout=self.dropout,
-                generator=generator,
-            )
-        network = None
-        if isinstance(self.network, nn.Module):
-            network = initialize_(copy.deepcopy(self.network), seed)
-        elif callable(self.network):
-            # A user's network draws its weights from torch's global generator, which is put back afterwards.
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed)
-                network = call_factory(self.network, n_inputs, n_outputs)
-        if not isinstance(network, nn.Module):
-            raise must(
-                "network",
-                "be None, an nn.Module, or a class or function (n_inputs, n_outputs) -> nn.Module",
-                self.network,
-                "give one of these",
-                TypeError,
-            )
-        return network
-
-
-def choose(name: str, value: Any, known: dict[str, Any]) -> Any:
-    """The registered object of that name, or the user's own class or function as it is."""
-    if callable(value):
-        return value
-    return known[check_choice(name, value, known)]
-
-
-def check_trains(estimator: Any, objective_weight: Any) -> None:
-    """Without objective and without a loss of its own, nothing would be trained but by weight decay."""
-    inner = getattr(estimator, "estimator", estimator)  # behind a family
-    if objective_weight == 0 and getattr(type(inner), "own_loss", None) is AbstractEstimator.own_loss:
-        advice = "this estimator has no loss of its own, so the objective must train it"
-        raise must("objective_weight", "be greater than 0", objective_weight, advice)
-
-
-def check_options(options: Any) -> dict[str, Any]:
-    """A copy of the estimator's options."""
-    if options is not None and not isinstance(options, dict):
-        advice = "write estimator_options={'samples': 20}"
-        raise must("estimator_options", "be a dict of settings", options, advice, TypeError)
-    return dict(options or {})
-
-
-def warn_of_no_information(encoder: TableEncoder) -> None:
-    if not encoder.is_informative:
-        warnings.warn("no column of X varies; every row gets the same prediction", DegenerateDataWarning, stacklevel=3)
-
-
-def call_factory(factory: Any, n_inputs: int, n_outputs: int) -> Any:
-    try:
-        inspect.signature(factory).bind(n_inputs, n_outputs)
-    except TypeError as error:
-        advice = f"let it take the two numbers ({error})"
-        raise must("network", "be callable as network(n_inputs, n_outputs)", factory, advice, TypeError) from None
-    return factory(n_inputs, n_outputs)
-
-
-@torch.no_grad()
-def check_inputs(estimator: nn.Module, n_inputs: int) -> None:
-    """Try a user's network on two rows of zeros, so that a wrong width is said before training."""
-    try:
-        estimator.eval()(torch.zeros(2, n_inputs))
-    except RuntimeError as error:
-        raise must(
-            "network",
-            f"take rows of {n_inputs} numbers, the width of the encoded table",
-            f"{type(error).__name__}: {error}",
-            "for tables give a class or function (n_inputs, n_outputs) instead of a module",
-        ) from error

@@ -1,4 +1,4 @@
-"""The rows of a table as `fit` takes them: weights, groups, the seed, and equal rows merged into one."""
+"""The rows of a table as training takes them: weights, groups, the seed, equal rows merged, mixed rows cut."""
 
 from typing import Any
 
@@ -8,11 +8,15 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import _check_sample_weight
 
 from hetcal._checks import Floats, check_number, must
+from hetcal.splitting import check_two_groups
 from hetcal.tabular.columns import Table
+
+# Rows of equal X but different class are cut into pieces of about a thousandth of all weight.
+PIECES = 1000
 
 
 def check_weights(sample_weight: Any, table: Table) -> NDArray[np.float64]:
-    """One weight per row, at least 0. Only ratios matter, so the largest is brought near 1, and no sum overflows."""
+    """One weight per row, at least 0. Only ratios matter, so the largest is scaled to about 1, and no sum overflows."""
     if sample_weight is None:
         return np.ones(len(table))
     weights = _check_sample_weight(sample_weight, np.empty((len(table), 1)), dtype=np.float64, ensure_non_negative=True)
@@ -29,8 +33,7 @@ def check_groups(groups: Any, n: int) -> NDArray[np.int64] | None:
     if len(labels) != n:
         raise must("groups", f"have one label per row of X ({n})", f"{len(labels)} labels", "give both the same length")
     known, codes = np.unique(labels.astype(str) if labels.dtype.kind == "O" else labels, return_inverse=True)
-    if len(known) < 2:
-        raise must("groups", "name at least 2 groups", known.tolist(), "leave groups away if all rows belong together")
+    check_two_groups(known)
     return codes.astype(np.int64)
 
 
@@ -46,27 +49,42 @@ def draw_seed(random_state: Any) -> int:
 
 
 def merge_equal_rows(
-    table: Table, y: Floats, weights: Floats, groups: NDArray[np.int64] | None = None
+    table: Table, y: NDArray[Any], weights: Floats, groups: NDArray[np.int64] | None = None
 ) -> tuple[NDArray[np.intp], Floats]:
     """Which rows to keep, and their weights: rows without weight are dropped, equal ones merged with summed weights.
 
-    So a weight of 2 is exactly a row given twice, the order of the rows does not matter, and no row stands both in
-    the training and in the validation part. The order depends on ranks only, so other units do not change it. Equal
-    rows of different `groups` stay apart.
+    A weight of 2 is then exactly a row given twice, the order of the rows does not matter, and no row is both in the
+    training part and in the validation part. The order depends on ranks only, so that other units do not change it.
+    Equal rows of different `groups` are not merged. y is (n,) or (n, k): numbers, or the labels of classes.
     """
     weighted = np.flatnonzero(weights > 0)
     table, y = table.take(weighted), y[weighted]
     x_ranks = np.column_stack([ranks(values) for values in table.columns.values()])  # (n, columns)
-    # Odd multipliers and wrap-around sums: a hash per row, so that one sort does instead of one per column.
+    # Odd multipliers and wrap-around sums: a hash per row, so that one sort is enough instead of one per column.
     multipliers = np.random.default_rng(0).integers(2**63, size=x_ranks.shape[1], dtype=np.uint64) * np.uint64(2) + 1
     x_hashes = (x_ranks * multipliers).sum(axis=1, dtype=np.uint64)
-    y_ranks = np.column_stack([ranks(column) for column in y.reshape(len(y), -1).T])  # (n, targets)
+    y_ranks = np.column_stack([np.unique(column, return_inverse=True)[1] for column in y.reshape(len(y), -1).T])
     group_ranks = np.zeros(len(y), dtype=np.uint64) if groups is None else ranks(groups[weighted].astype(np.float64))
     order = np.lexsort((group_ranks, *y_ranks.T[::-1], x_hashes))
-    keys = np.column_stack([x_ranks, y_ranks, group_ranks])[order]
+    keys = np.column_stack([x_ranks, y_ranks.astype(np.uint64), group_ranks])[order]
     is_new = np.ones(len(order), dtype=bool)
     is_new[1:] = (keys[1:] != keys[:-1]).any(axis=1)
     return weighted[order[is_new]], np.add.reduceat(weights[weighted[order]], np.flatnonzero(is_new))
+
+
+def cut_mixed_rows(table: Table, weights: Floats) -> tuple[NDArray[np.intp], Floats]:
+    """Which merged rows to take, some repeatedly, and their weights: rows of equal X but different class are cut.
+
+    After `merge_equal_rows` all the yes of a common combination, such as a town without further columns, are one row,
+    and all its no another. If either were held out whole for validation, training would see the opposite of the truth.
+    Rows whose X has a single class stay whole: in pieces they would validate what they trained.
+    """
+    x_ranks = np.column_stack([ranks(values) for values in table.columns.values()])  # (n, columns), equal rows adjacent
+    equals_next = (x_ranks[1:] == x_ranks[:-1]).all(axis=1)
+    is_mixed = np.append(equals_next, False) | np.append(False, equals_next)
+    share = weights / weights.sum()
+    counts = np.where(is_mixed, np.maximum(np.round(PIECES * share), 1), 1).astype(np.int64)
+    return np.arange(len(weights)).repeat(counts), (weights / counts).repeat(counts)
 
 
 def ranks(values: NDArray[Any]) -> NDArray[np.uint64]:

@@ -7,7 +7,7 @@ from numpy.testing import assert_array_equal
 
 from hetcal.cli.tables import patterns
 from hetcal.cli.tables.kinds import CellRange, check_type, read_column
-from hetcal.tabular.columns import MISSING, Table
+from hetcal.tabular.columns import MISSING_LABEL, Table
 
 NAN, NAT = float("nan"), np.datetime64("NaT")
 
@@ -99,7 +99,7 @@ def test_dates(cells, expected):
 def test_text(cells, expected):
     """Everything else is text, without surrounding spaces, as a table holds it."""
     words = column(cells)
-    assert words.tolist() == [MISSING if word is None else word for word in expected]
+    assert words.tolist() == [MISSING_LABEL if word is None else word for word in expected]
     assert Table({"x": words}).kind("x") == "text"
 
 
@@ -109,8 +109,8 @@ def test_text_by_force():
         words = column(cells, "text")
         assert words.tolist() == cells
         assert Table({"x": words}).kind("x") == "text"
-    assert column(["1", "", "02"], "text").tolist() == ["1", MISSING, "02"]
-    assert column(["", "NA"], "text").tolist() == [MISSING, MISSING]
+    assert column(["1", "", "02"], "text").tolist() == ["1", MISSING_LABEL, "02"]
+    assert column(["", "NA"], "text").tolist() == [MISSING_LABEL, MISSING_LABEL]
 
 
 LABELS = "or give --text x to treat the column as labels"
@@ -198,7 +198,7 @@ def test_nothing_there():
     for cells, type in ((["", "?"], None), ([NAN, None], pa.float64()), *((empty, type) for type in types)):
         assert_array_equal(column(cells, "numbers", type=type), [NAN, NAN])
         assert_array_equal(column(cells, "dates", type=type), [NAT, NAT])
-        assert column(cells, "text", type=type).tolist() == [MISSING, MISSING]
+        assert column(cells, "text", type=type).tolist() == [MISSING_LABEL, MISSING_LABEL]
         assert_array_equal(column(cells, type=type), [NAN, NAN])
 
 
@@ -212,7 +212,7 @@ def test_where_slips_begin(numbers, words, is_refused):
     if is_refused:
         assert "must hold numbers, got 'oak'" in refusal(cells)
     else:
-        assert list(column(cells)) == ["5"] * numbers + ["oak"] * words + [MISSING] * 50
+        assert list(column(cells)) == ["5"] * numbers + ["oak"] * words + [MISSING_LABEL] * 50
 
 
 def test_types_that_are_no_cells():
@@ -239,7 +239,7 @@ def test_missing_words():
     """All missing words of the list are missing for numbers and for text, and no word is there twice."""
     assert len(set(patterns.MISSING_WORDS)) == len(patterns.MISSING_WORDS)
     assert np.isnan(column([*patterns.MISSING_WORDS, "1"])[:-1]).all()
-    assert list(column([*patterns.MISSING_WORDS, "oak"])[:-1]) == [MISSING] * len(patterns.MISSING_WORDS)
+    assert list(column([*patterns.MISSING_WORDS, "oak"])[:-1]) == [MISSING_LABEL] * len(patterns.MISSING_WORDS)
 
 
 @pytest.mark.parametrize("kind", [None, "dates"])

@@ -10,7 +10,7 @@ import pytest
 from pandas.testing import assert_frame_equal
 
 from hetcal.cli.tables import CsvFormat, open_writer, read_chunks, read_file, reading
-from hetcal.tabular.columns import MISSING
+from hetcal.tabular.columns import MISSING_LABEL
 from tests.cli.tables.frames import frame_of, read_frame
 
 CSV = "size,kind,day,flag,id\n1.5,oak,2024-01-31,true,007\n,NA,,false,-8\n-2,ash,2024-02-01,,x\n"
@@ -32,7 +32,7 @@ def test_kinds_are_detected(path):
     columns = data.table.columns
     np.testing.assert_array_equal(columns["size"], [1.5, np.nan, -2])
     np.testing.assert_array_equal(columns["flag"], [1, 0, np.nan])
-    assert columns["kind"].tolist() == ["oak", MISSING, "ash"]
+    assert columns["kind"].tolist() == ["oak", MISSING_LABEL, "ash"]
     assert sum(data.table.missing(name).sum() for name in columns) == 4
     assert columns["id"].tolist() == ["007", "-8", "x"]
     np.testing.assert_array_equal(columns["day"], np.array(["2024-01-31", "NaT", "2024-02-01"], "datetime64[us]"))

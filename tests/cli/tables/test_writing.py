@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from hetcal.cli.tables import open_writer, read_chunks
 from hetcal.cli.tables.writing import FORMULA, SUFFIXES
-from hetcal.tabular.columns import MISSING
+from hetcal.tabular.columns import MISSING_LABEL
 from tests.cli.tables.frames import read_frame
 
 thorough = settings(max_examples=20, deadline=None, derandomize=True, database=None)
@@ -135,8 +135,8 @@ def test_the_first_chunk_decides_the_types(tmp_path, suffix):
     write(path, first, later, later[:0])
     (chunk,) = read_chunks(path, {"x": "numbers", "text": "text", "label": "text", "id": "numbers"}, keep=["id"])
     columns = chunk.table.columns
-    assert columns["text"].tolist() == [MISSING, "ash", MISSING]
-    assert columns["label"].tolist() == ["oak", MISSING, MISSING]
+    assert columns["text"].tolist() == [MISSING_LABEL, "ash", MISSING_LABEL]
+    assert columns["label"].tolist() == ["oak", MISSING_LABEL, MISSING_LABEL]
     np.testing.assert_array_equal(columns["x"], [1.5, np.nan, 3.0])
     assert [None if value is pd.NA else str(value) for value in chunk.kept["id"]] in (["2", None, "3"], ["2", "", "3"])
 

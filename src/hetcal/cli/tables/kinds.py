@@ -25,7 +25,7 @@ from hetcal.cli.tables.patterns import (
     ZONED_DATE,
     number_pattern,
 )
-from hetcal.tabular.columns import MISSING, Kind
+from hetcal.tabular.columns import MISSING_LABEL, Kind
 
 # A column with this share of numbers (and this many) is meant to hold numbers; its other cells are slips, not labels.
 NEARLY_ALL = 0.9
@@ -177,7 +177,7 @@ def refuse_mixed_zones(words: pa.ChunkedArray, place: CellRange) -> None:
 def to_text(words: pa.ChunkedArray) -> NDArray[Any]:
     """Labels, each stored once however many rows share it."""
     encoded = words.combine_chunks().dictionary_encode()
-    labels = np.array([*encoded.dictionary.to_pylist(), MISSING], dtype=object)
+    labels = np.array([*encoded.dictionary.to_pylist(), MISSING_LABEL], dtype=object)
     column: NDArray[Any] = labels[encoded.indices.fill_null(-1).to_numpy()]
     return column
 

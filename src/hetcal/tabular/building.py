@@ -1,0 +1,104 @@
+"""From the settings of a model to a torch module: the estimator's class, its options and its network, checked."""
+
+import copy
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from hetcal._checks import check_choice, must
+from hetcal.estimators import ESTIMATORS, AbstractEstimator
+from hetcal.networks import MLP, initialize_
+
+
+def resolve_name(name: str, value: Any, known: Mapping[str, Any]) -> Any:
+    """The registered object of that name, or the user's own class or function as it is."""
+    if callable(value):
+        return value
+    return known[check_choice(name, value, known)]
+
+
+def check_estimator_options(options: Any) -> dict[str, Any]:
+    """A copy of the estimator's options."""
+    if options is not None and not isinstance(options, dict):
+        advice = "write estimator_options={'samples': 20}"
+        raise must("estimator_options", "be a dict of settings", options, advice, TypeError)
+    return dict(options or {})
+
+
+def resolve_estimator(estimator: Any, options: Any, n_targets: int, seed: int) -> tuple[Any, dict[str, Any]]:
+    """The estimator's class, and all arguments for it but the network."""
+    if isinstance(estimator, nn.Module):
+        advice = "give the class, because its network is built in each fit; options go into estimator_options"
+        raise must("estimator", "be a name or a class, not an instance", type(estimator).__name__, advice)
+    factory = resolve_name("estimator", estimator, ESTIMATORS)
+    missing = [member for member in ("n_outputs", "forward", "own_loss") if not hasattr(factory, member)]
+    if missing:
+        rule = f"be a name or a class with the member(s) {missing}"
+        raise must("estimator", rule, factory, "see hetcal.estimators.base")
+    accepted = inspect.signature(factory).parameters
+    arguments = check_estimator_options(options)
+    for name in arguments:
+        check_choice("estimator_options", name, set(accepted) - {"self", "network", "seed", "n_targets"})
+    if "seed" in accepted:
+        arguments["seed"] = seed
+    if n_targets > 1:
+        if "n_targets" not in accepted:
+            advice = "let its __init__ pass n_targets on to AbstractEstimator"
+            raise must("estimator", "take n_targets for several targets or classes", factory, advice)
+        arguments["n_targets"] = n_targets
+    return factory, arguments
+
+
+def build_network(
+    network: Any, n_inputs: int, n_outputs: int, seed: int, *, width: int, depth: int, dropout: float
+) -> nn.Module:
+    """An `MLP`, or the user's network; freshly initialized from the seed in any case."""
+    if network is None:
+        generator = torch.Generator().manual_seed(seed)
+        return MLP(n_inputs, n_outputs, width=width, depth=depth, dropout=dropout, generator=generator)
+    built = None
+    if isinstance(network, nn.Module):
+        built = initialize_(copy.deepcopy(network), seed)
+    elif callable(network):
+        # A user's network draws its weights from torch's global generator, whose state is restored afterwards.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            built = call_factory(network, n_inputs, n_outputs)
+    if not isinstance(built, nn.Module):
+        rule = "be None, an nn.Module, or a class or function (n_inputs, n_outputs) -> nn.Module"
+        raise must("network", rule, network, "give one of these", TypeError)
+    return built
+
+
+def call_factory(factory: Any, n_inputs: int, n_outputs: int) -> Any:
+    try:
+        inspect.signature(factory).bind(n_inputs, n_outputs)
+    except TypeError as error:
+        advice = f"let it take the two numbers ({error})"
+        raise must("network", "be callable as network(n_inputs, n_outputs)", factory, advice, TypeError) from None
+    return factory(n_inputs, n_outputs)
+
+
+@torch.no_grad()
+def check_inputs(estimator: nn.Module, n_inputs: int) -> None:
+    """Try a user's network on two rows of zeros, so that a wrong width is reported before training."""
+    try:
+        estimator.eval()(torch.zeros(2, n_inputs))
+    except RuntimeError as error:
+        raise must(
+            "network",
+            f"take rows of {n_inputs} numbers, the width of the encoded table",
+            f"{type(error).__name__}: {error}",
+            "for tables give a class or function (n_inputs, n_outputs) instead of a module",
+        ) from error
+
+
+def check_trains(estimator: Any, objective_weight: Any) -> None:
+    """Without the objective and without a loss of its own, only weight decay would move an estimator's weights."""
+    inner = getattr(estimator, "estimator", estimator)  # behind a family
+    if objective_weight == 0 and getattr(type(inner), "own_loss", None) is AbstractEstimator.own_loss:
+        advice = "this estimator has no loss of its own, so the objective must train it"
+        raise must("objective_weight", "be greater than 0", objective_weight, advice)
