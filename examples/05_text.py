@@ -1,7 +1,7 @@
 """Text: the rating of a short review from its words, with an interval that is wider where the words leave it open.
 
-x is a table of word numbers, (n, length) integers, and the network begins with an embedding. Nothing in the library
-asks for columns or decimal numbers; only `input_noise` has no meaning for words and stays off, as it is in `train`.
+x holds token ids, (n, length) integers, and the network begins with an embedding. Nothing in the library requires
+columns or decimal numbers; only `input_noise` has no meaning for token ids and stays 0, the default of `train`.
 """
 
 import numpy as np
