@@ -78,7 +78,7 @@ def test_replace_layers_reaches_every_depth():
 
 
 def test_replace_layers_keeps_sharing():
-    """A layer that stands in several places, of one parent or of two, is replaced by one layer in all of them."""
+    """A layer that occurs several times, in one parent or in two, is replaced by one and the same layer."""
     shared = nn.ReLU()
     network = nn.Sequential(nn.Linear(2, 2), shared, nn.Linear(2, 2), shared, nn.Sequential(shared))
     replace_layers_(network, nn.ReLU, lambda layer: nn.Tanh())

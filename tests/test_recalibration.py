@@ -96,7 +96,7 @@ def test_wrong_scale_is_repaired(recalibrator, factor):
 
 @pytest.mark.parametrize("bias", [0.0, 1.0, 30.0])
 def test_wrong_shape_and_bias_are_repaired_by_isotonic_alone(bias):
-    """Skewed noise round a shifted mean: the map finds both, one factor neither."""
+    """Skewed noise around a shifted mean: the map corrects both, one factor neither."""
     calibration, test = skewed(20_000, shape=1.0, seed=1), skewed(1000, shape=1.0, seed=2)
     rows = stated(calibration, 0.5, bias)
     isotonic = IsotonicRecalibrator(Stated()).fit(rows, calibration.y).predict_dist(stated(test, 0.5, bias))

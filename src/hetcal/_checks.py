@@ -40,6 +40,15 @@ def must(name: str, rule: str, value: Any, advice: str, error: type[Exception] =
     return error(f"{name} must {rule}, got {name}={shown}; {advice}")
 
 
+def underscored(name: str) -> str:
+    """The name of a method with underscores: users may write hyphens, as in the paper's "Dropout-HC".
+
+    >>> underscored("dropout-hc")
+    'dropout_hc'
+    """
+    return str(name).replace("-", "_")
+
+
 def check_choice(name: str, value: Any, known: Iterable[str]) -> str:
     """Return `value` if it is one of the known names; otherwise list them and suggest the nearest."""
     names = sorted(known)

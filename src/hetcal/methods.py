@@ -7,7 +7,7 @@ their objective. So do all pairs below: whatever the estimator, HC puts its sigm
 from dataclasses import dataclass, field
 from typing import Any
 
-from hetcal._checks import check_choice
+from hetcal._checks import check_choice, underscored
 from hetcal.estimators import AbstractEstimator
 from hetcal.estimators.uninformative import ConstantSigma, RandomSigma
 from hetcal.regressor import HCRegressor
@@ -67,7 +67,7 @@ def method_name(text: str) -> str:
     >>> method_name("dropout-hc")
     'dropout_hc'
     """
-    name = text.replace("-", "_") if isinstance(text, str) else text
+    name = underscored(text)
     return name if name in METHODS else check_choice("method", text, METHODS)
 
 

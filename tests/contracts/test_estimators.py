@@ -1,7 +1,7 @@
 """The contract of an estimator, for every one in the registry: what `training.train` and `predict` rely on.
 
-`hetcal.testing` holds what every estimator must keep, ours and users'; here it runs over ours, and beside it stand
-stronger tests that only ours need to pass.
+`hetcal.testing` has the checks for every estimator, hetcal's and users'. Here they run on those of hetcal, together
+with stronger tests that only these need to pass.
 """
 
 import copy
@@ -13,7 +13,8 @@ from numpy.testing import assert_allclose
 from torch import nn
 
 from hetcal import testing
-from hetcal.estimators import ESTIMATORS, predict
+from hetcal.estimators import ESTIMATORS, AbstractEstimator, WithFamily, predict
+from hetcal.estimators.ensemble import AbstractEnsemble
 from hetcal.estimators.passes import SampledPasses
 from hetcal.networks import MLP
 from hetcal.objectives import gaussian_nll, nll_loss
@@ -59,8 +60,50 @@ def test_what_users_estimators_must_keep(name, check):
     check(testing.Trial(ESTIMATORS[name], D, nll_loss))
 
 
+def test_members(name):
+    """The required members, and the optional ones, which `AbstractEstimator` declares, under a family too."""
+    for estimator in (make(name), WithFamily(make(name), "laplace")):
+        assert estimator.n_outputs == ESTIMATORS[name].n_outputs
+        x, y = rows(20)
+        assert estimator.at_rows(torch.arange(20), n_train=100) is None
+        prediction = estimator(x)
+        assert estimator.own_loss(prediction, y, 100).shape in ((), (20,))
+        faster = estimator.eval().for_prediction()
+        with torch.no_grad():
+            assert_allclose(faster(x).std, estimator(x).std, rtol=1e-4)
+
+
+def test_optional_members_may_be_missing(name):
+    """`train` and `predict` use them only where they are; most estimators give the very same result without."""
+
+    class Required(nn.Module):
+        n_outputs = ESTIMATORS[name].n_outputs
+
+        def __init__(self):
+            super().__init__()
+            self.inner = make(name)
+
+        def forward(self, x):
+            return self.inner(x)
+
+        def own_loss(self, prediction, y, n_train):
+            return self.inner.own_loss(prediction, y, n_train)
+
+    x, y = rows(64)
+    means = []
+    for estimator in (make(name), Required()):
+        train(estimator, gaussian_nll, x, y, max_epochs=2)
+        means.append(predict(estimator, x).mean)
+    ignores_rows = ESTIMATORS[name].at_rows is AbstractEstimator.at_rows
+    assert ignores_rows != issubclass(ESTIMATORS[name], AbstractEnsemble)
+    if ignores_rows:
+        assert_allclose(means[0], means[1], atol=1e-4)
+    else:
+        assert not torch.equal(*means)
+
+
 def test_another_seed_another_model(name):
-    """A seed decides about more than the network, whose initial weights are the same here."""
+    """The seed determines more than the network, whose initial weights are the same here."""
     x, y = rows(100)
     means = []
     for seed in (0, 1):

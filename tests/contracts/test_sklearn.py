@@ -1,9 +1,9 @@
 """scikit-learn's own checks, all of them, for every estimator with every objective that makes sense for it.
 
-No expected failure, no skip of ours, no weakening tag. The networks of the combinations are small so that the suite
-stays fast; the first instance has the default settings. One check is not in the list, by scikit-learn's own rule:
-`check_estimators_nan_inf` wants missing values refused, and they are supported (`allow_nan`); infinity is tested in
-`test_hostile_inputs`.
+There is no expected failure, no skip of our own, and no tag that weakens a check. The networks of the combinations are
+small so that the suite stays fast; the first instance has the default settings. One check is not in the list, by
+scikit-learn's own rule: `check_estimators_nan_inf` requires that missing values are refused, but they are supported
+(`allow_nan`); infinity is tested in `test_hostile_inputs`.
 """
 
 import pytest
@@ -56,10 +56,10 @@ def test_units(estimator):
 
 
 def test_column_names():
-    """The check of column names that scikit-learn does not run by itself.
+    """The check of column names, which `parametrize_with_checks` does not include.
 
-    It wants columns in another order refused. By default we match them by name, which serves users better;
-    `column_order="as_fitted"` is scikit-learn's rule to the letter.
+    It requires that columns in another order are refused. By default they are matched by name, which serves users
+    better; `column_order="as_fitted"` is scikit-learn's rule to the letter.
     """
     check_dataframe_column_names_consistency(
         "HCRegressor", HCRegressor(column_order="as_fitted", width=8, depth=1, max_epochs=5)

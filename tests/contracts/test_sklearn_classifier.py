@@ -1,7 +1,7 @@
 """scikit-learn's own checks, all of them, for the classifier with each estimator and likelihood; see `test_sklearn`.
 
-The first instance has the default settings but for the time it may take: classes that can be told apart without error,
-which most of the checks use, never end training early. With no limit all checks pass too, in three minutes.
+The first instance has the default settings except for the number of epochs: with classes that can be separated without
+error, which most checks use, training never stops early. Without this limit all checks pass too, in three minutes.
 """
 
 from sklearn.utils.estimator_checks import check_dataframe_column_names_consistency, parametrize_with_checks
@@ -21,7 +21,7 @@ def test_scikit_learn_check(estimator, check):
 
 
 def test_column_names():
-    """The check of column names that scikit-learn does not run by itself."""
+    """The check of column names, which `parametrize_with_checks` does not include."""
     check_dataframe_column_names_consistency(
         "HCClassifier", HCClassifier(column_order="as_fitted", width=8, depth=1, max_epochs=5)
     )

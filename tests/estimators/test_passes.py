@@ -81,7 +81,7 @@ def test_skips_and_chains_give_the_same(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_seed_decides_about_the_draws(kind):
-    """The same network under another seed is sampled otherwise; layers of one network are sampled apart."""
+    """The same network with another seed is sampled differently; layers of one network are sampled independently."""
     first, again, other = (predict(kind(mlp(), seed=seed), X).mean for seed in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)

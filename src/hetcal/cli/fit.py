@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hetcal._checks import check_choice, check_number, must
+from hetcal._checks import check_choice, check_number, must, underscored
 from hetcal.cli.columns import Observations, check_dropped, check_features, split_columns
 from hetcal.cli.judging import judge_model, write_report
 from hetcal.cli.options import FitOptions
@@ -30,6 +30,7 @@ MINIMUM_ROWS_TO_SPLIT = 5
 
 def fit_file(options: FitOptions) -> dict[str, Any]:
     """Train a model, evaluate it on the test rows, save it, and write the report if requested."""
+    options = replace(options, method=underscored(options.method))
     settings = check_fit_options(options)
     train, test = read_observations(options)
     if options.report is not None and test is None:

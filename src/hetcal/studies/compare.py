@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from hetcal._checks import check_choice, check_number, check_vector, must
+from hetcal._checks import check_choice, check_number, check_vector, must, underscored
 from hetcal.exceptions import TrainingWarning
 from hetcal.methods import METHODS, PAPER, make
 from hetcal.metrics import CURVE_LEVELS, ce_noise_floor
@@ -25,7 +25,6 @@ from hetcal.regressor import HCRegressor
 from hetcal.splitting import RowNumbers, Split, split_folds
 from hetcal.studies.cells import Measured, Part, measure, setting_names
 from hetcal.studies.jobs import Outcome, run_jobs
-from hetcal.studies.protocol import underscored
 from hetcal.studies.recommendation import recommend
 from hetcal.studies.statistics import COMPARED, estimate
 from hetcal.tabular.rows import check_groups

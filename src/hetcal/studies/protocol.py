@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Any
 
 from hetcal import datasets
-from hetcal._checks import check_choice, check_number, must
+from hetcal._checks import check_choice, check_number, must, underscored
 
 SPLIT_RULES = ("random", "grouped", "inner")
 ModelSettings = dict[str, Any]
@@ -199,14 +199,6 @@ def parse_methods(name: str, tables: Mapping[str, Any]) -> dict[str, Any]:
     if len(parsed) < len(tables):
         raise must(name, "name each method once", sorted(tables), "a hyphen is read as an underscore; remove one")
     return parsed
-
-
-def underscored(method: str) -> str:
-    """The name of a method as in `hetcal.METHODS`, for a user who may have written hyphens.
-
-    Whether there is such a method is checked later, because `hetcal.methods` imports torch, and a table must not.
-    """
-    return str(method).replace("-", "_")
 
 
 def split_method(method: str) -> tuple[str, str]:

@@ -9,10 +9,10 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from hetcal._checks import check_choice, must
+from hetcal._checks import check_choice, must, underscored
 from hetcal.studies.cells import check_protocol, identify, make_model, model_settings, run_cell
 from hetcal.studies.jobs import run_jobs
-from hetcal.studies.protocol import Cell, Protocol, underscored
+from hetcal.studies.protocol import Cell, Protocol
 from hetcal.studies.results import CELLS, Results, open_folder, read_cells, write_result
 
 BAR = "{n_fmt} of {total_fmt} cells |{bar:24}| {elapsed}{postfix}, last {desc}"
