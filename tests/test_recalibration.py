@@ -91,7 +91,7 @@ def test_wrong_scale_is_repaired(recalibrator, factor):
     assert ce(TEST.y, prediction) < NOISE
     assert_allclose(model.factor_, 1 / factor, rtol=0.02)  # four standard errors
     assert_allclose(np.mean(prediction.crps(TEST.y)), crps(TEST.y, TEST.mean, TEST.std), rtol=0.01)
-    assert evaluate(TEST.y, prediction)["verdict"].startswith("calibrated within noise")
+    assert evaluate(TEST.y, prediction)["verdict"].startswith("Reliable: ")
 
 
 @pytest.mark.parametrize("bias", [0.0, 1.0, 30.0])
