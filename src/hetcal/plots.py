@@ -106,7 +106,7 @@ def plot_intervals(
     ax = _axes(ax, figsize=(8, 4))
     ax.errorbar(place, center, yerr=arms, label=f"{name} and {100 * level:g} % interval", **BARS)
     for where, rows, style in (("inside", inside, INSIDE), ("outside", ~inside, OUTSIDE)):
-        ax.plot(place[rows], truth[rows], label=f"truth {where} ({rows.sum()} of {len(shown)})", **style)
+        ax.plot(place[rows], truth[rows], label=f"true value {where} ({rows.sum()} of {len(shown)})", **style)
     of_all = "Rows" if len(shown) == n else f"{len(shown)} of {n} rows"
     ax.set(xlabel=f"{of_all}, sorted by predicted {name}", ylabel="Target (units of y)")
     ax.legend(loc="upper left", fontsize="small")
