@@ -135,7 +135,7 @@ class TestPredictions:
         y, mean, std = (np.column_stack([values, values]) for values in triple)
         message = (
             rf"y must be one-dimensional, got y='array of shape \({N}, 2\)'; "
-            r"take one target at a time: y\[:, 0\] with prediction.target\(0\)"
+            r"pass one target at a time: y\[:, 0\] with prediction.target\(0\)"
         )
         for given in ((mean, std), (Prediction(mean, std),)):
             with pytest.raises(ValueError, match=message):
@@ -162,7 +162,7 @@ def test_intervals_of_a_transformed_prediction_are_not_symmetric(triple, level):
     segments = np.array(ax.containers[0].lines[2][0].get_segments())
     assert_allclose(segments[:, :, 1], prediction.interval(level)[order], rtol=1e-9)
     assert_allclose(ax.containers[0].lines[0].get_ydata(), prediction.quantile(0.5)[order])
-    inside = line_of(ax, "truth inside")
+    inside = line_of(ax, "true value inside")
     assert_allclose(len(inside.get_xdata()) / N, coverage(y, prediction, level=level))
     assert f"median and {100 * level:g} % interval" in legend_of(ax)
     assert ax.get_xlabel() == "Rows, sorted by predicted median"
@@ -208,7 +208,7 @@ def test_intervals_mark_rows_outside_by_shape(triple):
     """All rows, sorted by mean; inside and outside add up, differ in marker, and agree with `coverage`."""
     y, mean, _ = triple
     ax = plots.plot_intervals(*triple, level=0.8, max_rows=N)
-    inside, outside = line_of(ax, "truth inside"), line_of(ax, "truth outside")
+    inside, outside = line_of(ax, "true value inside"), line_of(ax, "true value outside")
     assert inside.get_marker() != outside.get_marker()
     assert_allclose(len(inside.get_xdata()) / N, coverage(*triple, level=0.8))
     assert_array_equal(np.sort(np.r_[inside.get_ydata(), outside.get_ydata()]), np.sort(y))

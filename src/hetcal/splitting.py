@@ -1,4 +1,4 @@
-"""Which rows train and which are held out: at random, or by whole groups. The one place where rows are split.
+"""Splits into training and held-out rows, at random or by whole groups. Rows are split nowhere else.
 
 Rows of one group (a patient, a day) always stay on the same side, so that held-out rows are new to the model in the
 same way as the rows that it will predict later.
@@ -15,7 +15,7 @@ Split = tuple[RowNumbers, RowNumbers]  # training rows, held-out rows
 
 
 def split_rows(n: int, test_fraction: float, seed: int, groups: NDArray[np.int64] | None = None) -> Split:
-    """Training and test rows in random order; with `groups` about that fraction of the groups is tested on.
+    """Split into training and test rows, in random order; with `groups`, about that fraction of the groups is tested.
 
     >>> train, test = split_rows(10, test_fraction=0.2, seed=0)
     >>> len(train), len(test)
@@ -33,7 +33,7 @@ def split_rows(n: int, test_fraction: float, seed: int, groups: NDArray[np.int64
 
 
 def split_folds(n: int, folds: int, seed: int, groups: NDArray[np.int64] | None = None) -> list[Split]:
-    """Training and held-out rows of every fold of a cross-validation; each row is held out once."""
+    """Return the training and held-out rows of every fold of a cross-validation; each row is held out once."""
     if n < 2 * folds:
         raise must("folds", f"be at most half the number of rows ({n})", folds, "give more rows, or fewer folds")
     if groups is None:
@@ -45,7 +45,7 @@ def split_folds(n: int, folds: int, seed: int, groups: NDArray[np.int64] | None 
 
 
 def hold_out(order: RowNumbers, count: int, groups: NDArray[np.int64] | None = None) -> Split:
-    """Hold out the first `count` rows of an order, or whole groups until there are about as many.
+    """Hold out the first `count` rows of an order; with `groups`, whole groups with about that many rows in total.
 
     At least one group remains for training.
 
@@ -64,7 +64,7 @@ def hold_out(order: RowNumbers, count: int, groups: NDArray[np.int64] | None = N
 
 
 def check_two_groups(groups: NDArray[np.int64]) -> None:
-    """A single group cannot be split."""
+    """Refuse a single group, which cannot be split."""
     known = np.unique(groups)
     if len(known) < 2:
         raise must("groups", "name at least 2 groups", known.tolist(), "omit groups if all rows belong together")

@@ -1,13 +1,15 @@
-"""Can the prediction intervals be trusted on these rows? The one rule, for `evaluate`, reports, commands, comparisons.
+"""The verdict: the only rule that decides whether prediction intervals can be trusted on the given rows.
+
+`evaluate`, reports, commands and comparisons all use it.
 
 Three tests decide, each with a false-positive rate of at most 5 %: the number of rows inside their 90 % interval
 (exact, binomial); the whole calibration curve against its noise band; and the number of true values above the predicted
-median (binomial), because the first two see the size of the errors only, not their sign. A report adds a fourth, on
-subgroups.
-The simulated probability of every outcome is in docs/metrics.md (`benchmarks/verdict/run.py`).
+median (binomial), because the first two see only the size of the errors, not their sign. A report adds a fourth, on
+subgroups. The simulated probability of every outcome is in docs/metrics.md (`benchmarks/verdict/run.py`).
 
-A model is called reliable only if the rows could have shown that it is not: with so many rows, the first test must
-reject a model whose intervals cover 80 % instead of 90 % at least nine times in ten. Otherwise there are too few rows.
+A model is called reliable only if the rows could have shown that it is not: with this number of rows, the first test
+must reject a model whose intervals cover 80 % instead of 90 % at least nine times in ten. Otherwise there are too few
+rows.
 """
 
 from dataclasses import asdict, dataclass
@@ -30,12 +32,12 @@ FALSE_POSITIVE_RATE = 0.05
 # A gap between observed and nominal coverage up to the first is of no practical importance at the level of 90 %, up to
 # the second at any other level. Intervals whose coverage is too low by more than the third are not reliable.
 SMALL_GAP, SMALL_CURVE_GAP, LARGE_GAP = 0.01, 0.02, 0.05
-# The share of true values on one side of the median, beyond one half, that makes a model unreliable, provided that
-# chance shows it this rarely only.
+# A model is unreliable if the share of true values on one side of the median exceeds one half by this much, provided
+# that the p-value is below the second number.
 LARGE_BIAS, RARE = 0.1, 0.001
 # The alternative that the rows must be able to reject, and how often.
 LOW_COVERAGE, POWER = 0.8, 0.9
-# With fewer rows, the shape of the curve, a width factor and the size of a bias say little.
+# With fewer rows, the shape of the curve, a width factor and the size of a bias are too uncertain.
 FEWEST_ROWS = 30
 MOST_TIMES = 1000.0
 # Differences below this fraction of the largest value are rounding errors.
@@ -50,7 +52,7 @@ LABELS = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether prediction intervals can be trusted, and the numbers behind it; `str(verdict)` says it in a sentence.
+    """Whether prediction intervals can be trusted, and the numbers behind it; `str(verdict)` is a sentence.
 
     Attributes:
         status: "good", "caution", "bad", or "unknown" if there are too few rows to tell.
@@ -90,7 +92,7 @@ class Verdict:
 
 @per_target
 def judge(y: ArrayLike, mean: Mean, std: Std = None, weak_subgroups: int = 0) -> Verdict:
-    """Judge the prediction intervals of rows that took no part in training; several targets have a list of verdicts.
+    """Judge the prediction intervals of rows that were not used in training; for several targets, return a list.
 
     Args:
         y: (n,) true values.
@@ -156,7 +158,7 @@ def status_of(finding: str, rows: int, observed: float, above: float) -> str:
 
 
 def is_off(observed: float, rows: int) -> bool:
-    """Whether the coverage of the 90 % intervals is one that chance seldom shows."""
+    """Whether the coverage of the 90 % intervals differs significantly from 90 %."""
     return not between(observed, *share_noise_bounds(rows, LEVEL, FALSE_POSITIVE_RATE))
 
 
@@ -186,7 +188,7 @@ def can_detect_low_coverage(rows: int) -> bool:
 
 @lru_cache(maxsize=1)
 def rows_needed() -> int:
-    """The least number of rows from which on low coverage is always detected."""
+    """The smallest number of rows from which on the test can detect low coverage."""
     return 1 + max(rows for rows in range(1, 1000) if not can_detect_low_coverage(rows))
 
 
@@ -196,21 +198,22 @@ def rows_needed() -> int:
 def share_above(truth: Floats, center: Floats) -> float:
     """The share of true values above the predicted median.
 
-    A target that comes in steps, such as a whole number, stands for all values that round to it, and counts with the
-    part of its step above the median: in full a step away, half where it is the median itself. Otherwise a median of
-    5.4 would have every 5 below it and every 6 above it, and the share would depend on the steps, not on the model.
+    A target that comes in steps, such as a whole number, represents all values that round to it. It counts with the
+    part of its step that lies above the median: half of it if it equals the median, all of it a step above. Otherwise,
+    with a median of 5.4, every 5 would be below and every 6 above, and the share would depend on the steps, not on the
+    model.
     """
     with np.errstate(over="ignore", under="ignore"):
         values = np.unique(truth)
         rounding = max(RELATIVE_ROUNDING * float(np.abs(truth).max()), float(np.finfo(float).tiny))
         gaps = np.diff(values)
         gaps = gaps[gaps > rounding]
-        step = gaps.min() if len(gaps) and len(values) < len(truth) else rounding  # steps are where values recur
+        step = gaps.min() if len(gaps) and len(values) < len(truth) else rounding  # values that recur indicate steps
         return float(np.clip((truth - center) / step + 0.5, 0, 1).mean())
 
 
 def width_factor(truth: Floats, prediction: Any) -> float | None:
-    """How many times as wide the intervals must be to cover 90 % of these rows; None beyond all reason."""
+    """How many times as wide the intervals must be to cover 90 % of these rows; None if it cannot be estimated."""
     with np.errstate(over="ignore"):
         needed = float(np.quantile(np.abs(prediction.z(truth)), LEVEL, method="inverted_cdf"))
         factor = needed / float(prediction.family.quantile((1 + LEVEL) / 2))
@@ -255,7 +258,7 @@ def describe_finding(
 
 
 def describe_coverage(finding: str, rows: int, observed: float) -> str:
-    """How the coverage of the 90 % intervals compares with sampling noise."""
+    """Describe how the coverage of the 90 % intervals compares with sampling noise."""
     if finding == "narrow":
         return "; they are too narrow"
     if finding == "wide":
