@@ -453,7 +453,7 @@ class TestMessages:
     X, y = stated(TEST)[:20], TEST.y[:20]
 
     def test_not_fitted(self, name):
-        message = r"^regressor must be fitted, got regressor=BayesianRidge\(\); call its fit first, with other"
+        message = r"^regressor must be fitted, got regressor=BayesianRidge\(\); call its fit first, with rows other"
         with pytest.raises(NotFittedError, match=message):
             RECALIBRATORS[name](BayesianRidge()).fit(self.X, self.y)
         with pytest.raises(NotFittedError, match="not fitted yet"):

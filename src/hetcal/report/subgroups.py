@@ -1,9 +1,9 @@
-"""Where is the coverage worst? Coverage in ranges of every feature, for every label, and where values are missing.
+"""The subgroups with the worst coverage: ranges of every feature, every label, and rows with missing values.
 
-A subgroup is a set of rows that was chosen without looking at y: a fifth of the rows by a column, or all rows of a
-label. In a calibrated model the number of rows inside their interval is binomial in each of them, so its p-value is
-exact; over all subgroups Holm's correction keeps the probability of even one false positive at 5 %, however the
-subgroups overlap. (Controlling the false discovery rate would allow more of them; but a reader acts on a single
+A subgroup is a set of rows that is chosen without looking at y: a fifth of the rows by a column, or all rows with a
+label. For a calibrated model the number of rows inside their interval is binomial in each of them, so its p-value is
+exact. Holm's correction keeps the probability of even one false positive over all subgroups at 5 %, even if the
+subgroups overlap. (Controlling the false discovery rate would allow more false positives; but a reader acts on a single
 subgroup that is named, so none should be named by chance.)
 """
 
@@ -52,7 +52,7 @@ def describe_subgroups(
     groups: Sequence[Any] | None,
     group_name: str | None,
 ) -> dict[str, Any] | None:
-    """The worst subgroups with their figures, and what may be said of them; None if no subgroup has enough rows."""
+    """The worst subgroups with their figures and a conclusion; None if no subgroup has enough rows."""
     subgroups = list(find_subgroups(center, width, features, groups, group_name))
     if not subgroups:
         return None
@@ -69,7 +69,7 @@ def check_subgroups(
     corrected = holm(p_values)
     coverage = hits / sizes
     stands_out = (corrected <= FALSE_POSITIVE_RATE) & (np.abs(coverage - level) > SMALL_GAP)
-    # First what stands out, the narrowest before the widest; then what comes nearest to it.
+    # First the significant subgroups, too narrow before too wide; then the others by their p-value.
     is_wide = coverage > level
     badness = np.where(stands_out, np.where(is_wide, -coverage, coverage), p_values)
     rank = np.lexsort([badness, stands_out & is_wide, ~stands_out])
@@ -138,7 +138,7 @@ def find_subgroups(
     groups: Sequence[Any] | None,
     group_name: str | None,
 ) -> Iterator[Subgroup]:
-    """Subgroups with enough rows, but not all rows: by what was predicted, by group, by every column."""
+    """Find subgroups with enough rows, but not all rows: by the prediction, by group, by every column."""
     n = len(center)
     columns: list[tuple[str, str, pd.Series]] = [
         ("prediction", "predicted value", pd.Series(center)),
@@ -163,14 +163,14 @@ def find_subgroups(
 
 
 def frame_of(table: Table) -> pd.DataFrame:
-    """The columns of a table that was read before; its label for missing text is a missing value again."""
+    """Convert a table to a data frame; its label for missing text becomes a missing value again."""
     return pd.DataFrame(
         {name: pd.Series(values).mask(table.missing(name), None) for name, values in table.columns.items()}
     )
 
 
 def split_column(column: pd.Series) -> Iterator[tuple[str, RowNumbers]]:
-    """The rows of each range or label of a column, and those that miss a value."""
+    """The rows of each range or label of a column, and those with a missing value."""
     values, is_date = numbers_or_dates(column)
     missing = column.isna().to_numpy(dtype=bool) if values is None else np.isnan(values)
     present = np.flatnonzero(~missing)
@@ -184,7 +184,7 @@ def split_column(column: pd.Series) -> Iterator[tuple[str, RowNumbers]]:
 
 
 def labels_of(column: pd.Series, present: RowNumbers) -> Iterator[tuple[str, RowNumbers]]:
-    """Rows by label, if the label has enough of them: a label of few rows, such as an id, is never shown."""
+    """Rows by label, for labels with enough rows: a label with few rows, such as an id, is never shown."""
     texts = np.array([str(value) for value in column.iloc[present]], dtype=object)
     codes, labels = pd.factorize(texts)
     counts = np.bincount(codes)
@@ -195,7 +195,7 @@ def labels_of(column: pd.Series, present: RowNumbers) -> Iterator[tuple[str, Row
 
 
 def ranges_of(values: Floats, present: RowNumbers, is_date: bool) -> Iterator[tuple[str, RowNumbers]]:
-    """Ranges of about equal count; few different values have a subgroup each."""
+    """Ranges of about equal count; if there are few distinct values, each has its own subgroup."""
     shown = values[present]
     if np.ptp(shown / 2) <= RELATIVE_ROUNDING * np.abs(shown).max():
         return
@@ -210,7 +210,7 @@ def ranges_of(values: Floats, present: RowNumbers, is_date: bool) -> Iterator[tu
 
 
 def date_labels(lows: Sequence[float], highs: Sequence[float]) -> list[str]:
-    """Ranges of days, with the time of day where a range begins on the same day as the next."""
+    """Format ranges of days, with the time of day if two ranges begin on the same day."""
     stamps = np.array([lows, highs], dtype=np.int64).astype("datetime64[us]")  # (2, ranges)
     days = stamps.astype("datetime64[D]").astype(str)
     if len(set(days[0])) == len(set(lows)):
@@ -251,7 +251,7 @@ def dates_as_numbers(column: pd.Series) -> Floats:
 
 
 def holm(p_values: Floats) -> Floats:
-    """Holm's corrected p-values: the stated probability of a false positive holds, whatever the dependence.
+    """Holm's corrected p-values: they bound the probability of a false positive under any dependence.
 
     >>> holm(np.array([0.01, 0.04, 0.03])).round(2)
     array([0.03, 0.06, 0.06])
