@@ -273,9 +273,9 @@ MOVED = (np.arange(100) < 100 * SHARES[:, None]).ravel()
 
 @pytest.mark.parametrize("seed", range(4))
 def test_shares_of_common_combinations(seed):
-    """Rows of equal X: the share of each class comes back within 0.25, and 0.15 on average, whatever is held back.
+    """Rows of equal X: the share of each class comes back within 0.25, and 0.15 on average, whatever is held out.
 
-    Merged into one row per town and class, two of twelve would be held back whole, and a town be all yes or all no:
+    Merged into one row per town and class, two of twelve would be held out whole, and a town be all yes or all no:
     errors above 0.35, and 0.2 on average.
     """
     frame = pd.DataFrame({"town": TOWN})
@@ -337,7 +337,7 @@ def test_seeds_and_global_generators():
 
 
 def test_groups():
-    """Held back whole."""
+    """Held out whole."""
     groups = np.arange(150) // 10
     model = quick(max_epochs=2).fit(X + 1e-3 * np.arange(150)[:, None], Y, groups=groups)
     rows = model.history_.validation_rows

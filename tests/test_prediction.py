@@ -270,7 +270,7 @@ def test_moments_of_the_log_laplace():
 
 @every_family
 def test_identity_changes_nothing(family, reference):
-    """But for the quarter of a percent at either end that mean, std and CRPS leave out (the Gaussian: CRPS only)."""
+    """Except for the quarter of a percent at either end that mean, std and CRPS omit (for the Gaussian: CRPS only)."""
     plain = Prediction(MEAN, STD, EPISTEMIC, ALEATORIC, family)
     same = TransformedPrediction(plain, Identity())
     y = np.array([1.0, -2.0, 90.0])
@@ -345,7 +345,7 @@ def test_transformed_moments_of_values_near_the_end_of_floats():
 
 
 def recalibrated(n=3):
-    """Rows of different mean and std, bent to fifty skewed residuals as `IsotonicRecalibrator` does it."""
+    """Rows of different mean and std, recalibrated to fifty skewed residuals as by `IsotonicRecalibrator`."""
     rng = np.random.default_rng(4)
     base = Prediction(rng.normal(size=50), rng.uniform(0.2, 2, 50)).take(slice(n))
     pit = norm.cdf(np.sort(rng.exponential(size=50) - 1))

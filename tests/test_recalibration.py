@@ -42,7 +42,7 @@ FALSE_ALARM = 1e-3  # of each comparison with noise, had the seeds not been fixe
 
 
 class Stated:
-    """A regressor that states mean and std as columns of X: the tests choose what it says."""
+    """A regressor that predicts the columns of X as mean and std: the tests choose them."""
 
     def predict(self, X, return_std=False):
         return (X[:, 0], X[:, 1]) if return_std else X[:, 0]
@@ -64,7 +64,7 @@ class Log:
 
 
 def stated(data, factor=1.0, bias=0.0):
-    """The true mean and std of simulated rows, misstated."""
+    """The true mean and std of simulated rows, made wrong."""
     return np.column_stack([data.mean + bias * data.std, factor * data.std])
 
 
@@ -91,7 +91,7 @@ def test_wrong_scale_is_repaired(recalibrator, factor):
     assert ce(TEST.y, prediction) < NOISE
     assert_allclose(model.factor_, 1 / factor, rtol=0.02)  # four standard errors
     assert_allclose(np.mean(prediction.crps(TEST.y)), crps(TEST.y, TEST.mean, TEST.std), rtol=0.01)
-    assert evaluate(TEST.y, prediction)["verdict"].startswith("calibrated within noise")
+    assert evaluate(TEST.y, prediction)["verdict"].startswith("Reliable: ")
 
 
 @pytest.mark.parametrize("bias", [0.0, 1.0, 30.0])
@@ -200,7 +200,7 @@ def test_isotonic_is_linear_in_the_probability_between_rows():
 def test_isotonic_against_uncertainty_toolbox():
     """Another implementation of Kuleshov et al., on a grid of 100 probabilities: the same within its steps.
 
-    It subtracts y from the mean, and so recalibrates skewed noise the wrong way round; a mirror turns it back.
+    It subtracts y from the mean, and so recalibrates skewed noise in the wrong direction; mirroring corrects that.
     """
     data = skewed(5000, seed=3)
     X = stated(data, 0.7)
@@ -213,7 +213,7 @@ def test_isotonic_against_uncertainty_toolbox():
 
 @pytest.mark.parametrize("factor", [1e-6, 1e-2, 1e2, 1e6])
 def test_isotonic_ignores_a_factor_on_the_std(factor):
-    """However absurd the stated scale: no probability runs into 0 or 1, and the result is the same."""
+    """However wrong the predicted scale: no probability reaches 0 or 1, and the result is the same."""
     expected = IsotonicRecalibrator(Stated()).fit(stated(CALIBRATION), CALIBRATION.y).predict_dist(stated(TEST))
     model = IsotonicRecalibrator(Stated()).fit(stated(CALIBRATION, factor), CALIBRATION.y)
     prediction = model.predict_dist(stated(TEST, factor))
@@ -249,7 +249,7 @@ def test_rank_with_a_product_that_rounds_up():
 
 
 def test_infinite_with_one_warning():
-    """Too few rows for the level: said once, with the number that would do, which does."""
+    """Too few rows for the level: one warning, with the number of rows that is enough, which is true."""
     X, y = np.column_stack([np.zeros(20), np.ones(20)]), np.arange(20.0)
     message = (
         r"^level=0.99 needs at least 99 calibration rows, got 20, so its intervals are infinite; "
@@ -295,7 +295,7 @@ def test_marginal_coverage(n, level):
 def test_split_is_that_of_mapie():
     """The real MAPIE with the same score, at levels of whole rank: the same intervals.
 
-    At other levels MAPIE 1.6 takes the lower end one rank too near (it rounds down there); the upper end agrees.
+    At other levels MAPIE 1.6 takes the lower end one rank too narrow (it rounds down there); the upper end agrees.
     """
     data = heteroscedastic(300)
     kernel = RBF([0.5, 0.5]) + WhiteKernel(0.1)
@@ -325,7 +325,7 @@ def test_split_is_that_of_mapie_on_standardized_residuals():
 
 
 def test_cross_pools_the_folds():
-    """Scores of rows left out, by hand; the model that predicts has seen all rows."""
+    """Scores of held-out rows, by hand; the model that predicts has seen all rows."""
     data = heteroscedastic(60)
     cv = KFold(4, shuffle=True, random_state=0)
     model = ConformalRecalibrator(BayesianRidge(), method="cross", cv=cv).fit(data.X, data.y)
@@ -358,7 +358,7 @@ def test_cross_covers_where_the_training_rows_do_not():
     [ConformalRecalibrator(GaussianProcessRegressor(RBF(10.0) + WhiteKernel(0.1), optimizer=None), method="cross")]
 )
 def test_scikit_learn_check(estimator, check):
-    """All of scikit-learn's checks; a recalibrator of a fitted regressor cannot take them, whose rows vary in width."""
+    """All of scikit-learn's checks; not for a fitted regressor, because the checks vary the number of columns."""
     check(estimator)
 
 
@@ -407,7 +407,7 @@ def test_any_regressor(name, regressor):
 
 
 def test_parameters_and_search():
-    """A search may choose the regressor's parameters where it is fitted anew, without touching the one given."""
+    """A search can choose the regressor's parameters if it is fitted anew, without changing the given regressor."""
     data, regressor = heteroscedastic(80), BayesianRidge()
     model = ConformalRecalibrator(regressor, method="cross", cv=3)
     assert model.get_params()["regressor__alpha_1"] == 1e-6
@@ -523,7 +523,7 @@ class TestMessages:
 
 @pytest.mark.parametrize("recalibrator", [IsotonicRecalibrator, StdRecalibrator])
 def test_rows_that_the_regressor_hits_exactly(recalibrator):
-    """No residual, no factor: such rows were surely seen before."""
+    """Without residuals there is no factor: such rows were training rows."""
     X = stated(TEST)[:20]
     message = (
         r"^y must differ from the predicted mean in some row, got y='20 values equal to it'; "

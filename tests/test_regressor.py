@@ -62,8 +62,8 @@ def test_predictions_agree_with_each_other(fitted):
     assert dist.mean.dtype == np.float64
 
 
-def test_groups_are_held_back_whole():
-    """A target that is pure noise between groups looks learnable by row, and does not if groups are held back whole.
+def test_groups_are_held_out_whole():
+    """A target that is pure noise between groups looks learnable by row, and does not if groups are held out whole.
 
     Standardized validation RMSE: near 0 if every group is seen in training, near 1 for new groups. The limits are
     about five standard errors of either away.
@@ -113,7 +113,7 @@ def test_sigma_follows_the_known_noise():
 
 
 def test_calibration_tells_the_same_estimator_where_the_noise_is():
-    """The paper's idea in miniature: dropout's own sigma misses the noise, in the likelihood it finds it.
+    """The paper's idea in miniature: dropout's own sigma misses the noise; in the likelihood it finds the noise.
 
     For this seed, and therefore always; over seeds the correlation with the true sigma is about 0 against above 0.8.
     """
@@ -281,7 +281,7 @@ def test_units_of_y_by_powers_of_two(power):
 @settings(max_examples=20, deadline=None)
 @given(st.permutations(range(30)))
 def test_predict_does_not_depend_on_row_order(fitted, order):
-    """A row's prediction is its own: any order, any subset, the same bits."""
+    """The prediction of a row does not depend on order or subset: always the same bits."""
     expected = fitted.predict_interval(X[:30])
     assert_array_equal(fitted.predict_interval(X[:30][order]), expected[order])
     some = list(order)[:7]
@@ -336,7 +336,7 @@ def test_own_network(network):
         assert isinstance(network.layers[2], nn.Dropout)  # the user's own stays as it was
 
 
-def test_own_network_without_dropout_is_told():
+def test_own_network_without_dropout_warns():
     network = nn.Sequential(nn.Linear(10, 8), nn.ReLU(), nn.Linear(8, 1))
     with pytest.warns(DropoutInsertedWarning):
         quick(network=network).fit(X, Y)
@@ -452,14 +452,14 @@ def test_auto_finds_the_scale_of_the_noise():
 
 
 def test_auto_without_validation_rows():
-    """There is nothing to choose by, and that is said."""
+    """There is nothing to choose by, and a warning says so."""
     with pytest.warns(DegenerateDataWarning, match="has no validation rows to choose by"):
         model = quick(target_transform="auto", validation_fraction=0.0, max_epochs=2).fit(X, Y)
     assert model.target_transform_ is None
 
 
 def test_several_targets():
-    """Every method answers per target, (n, k) with levels and quantiles behind; a unit changes its own target only."""
+    """Each target has its own prediction, (n, k) before levels and quantiles; a unit affects its own target only."""
     targets = np.column_stack([Y, X[:, 2], 1000 * Y])
     model = quick(estimator="ensemble", estimator_options={"members": 4}, max_epochs=30).fit(X, targets)
     mean, std = model.predict(X, return_std=True)
@@ -498,7 +498,7 @@ def test_one_column_is_one_target():
 
 
 def test_where_sigma_comes_from():
-    """Ensembles tell noise from disagreement, in the units of y; other estimators say None."""
+    """Ensembles separate noise from disagreement, in the units of y; other estimators return None."""
     dist = quick(estimator="ensemble").fit(X, Y).predict_dist(X)
     assert_allclose(dist.epistemic_std**2 + dist.aleatoric_std**2, dist.std**2, rtol=1e-5)
     dist = quick().fit(X, Y).predict_dist(X)

@@ -28,7 +28,7 @@ def data():
 
 
 class Stated:
-    """A regressor that states the same Gaussian for every row."""
+    """A regressor that predicts the same Gaussian for every row."""
 
     def __init__(self, mean, std):
         self.mean, self.std = mean, std
@@ -39,7 +39,7 @@ class Stated:
 
 
 class Peaked(RegressorMixin, BaseEstimator):
-    """A regressor with a family: Laplace noise round the sum of the columns."""
+    """A regressor with a family: Laplace noise around the sum of the columns."""
 
     def fit(self, X, y):
         self.fitted_ = True
@@ -63,7 +63,7 @@ class Peaked(RegressorMixin, BaseEstimator):
     ids=["BayesianRidge", "GaussianProcessRegressor", "Pipeline"],
 )
 def test_scores_are_the_negated_metrics(data, regressor):
-    """The values, on any regressor that knows `return_std`, are those of the metric with its sign turned."""
+    """The values, on any regressor that knows `return_std`, are the negated metric."""
     X, y = data
     mean, std = regressor.fit(X, y).predict(X, return_std=True)
     assert_allclose(crps_scorer(regressor, X, y), -crps(y, mean, std))
@@ -88,7 +88,7 @@ def test_family_counts(data, wrap):
 
 
 def test_several_targets_count_alike(data):
-    """The mean over the targets, one number as scikit-learn demands."""
+    """The mean over the targets, one number as scikit-learn requires."""
     X, y = data
     both = np.column_stack([y, 3 * y**2])
     regressor = GaussianProcessRegressor(RBF() + WhiteKernel(0.1), optimizer=None).fit(X, both)
@@ -151,6 +151,6 @@ def test_other_type_errors_pass_through(data):
 
 
 def test_std_of_zero_is_an_error_not_a_score(data):
-    """A noiseless Gaussian process states std = 0 at its training rows: no finite score says that fairly."""
+    """A noiseless Gaussian process predicts std = 0 at its training rows: no finite score is fair to that."""
     with pytest.raises(ValueError, match=r"std must be greater than 0, got std=0.0"):
         crps_scorer(Stated(0.0, 0.0), *data)

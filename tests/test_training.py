@@ -1,4 +1,4 @@
-"""The training loop: learns, stops, weighs, reports, and survives bad losses and Ctrl-C."""
+"""The training loop: it learns, stops, weights, reports, and survives bad losses and Ctrl-C."""
 
 import dataclasses
 import inspect
@@ -29,7 +29,7 @@ def head(**settings):
 
 
 class Scripted:
-    """An objective whose values are written down: tells what the loop does with them."""
+    """An objective with prescribed values, to see what the loop does with them."""
 
     def __init__(self, values):
         # an epoch of one training batch and one validation block, which is judged twice: objective and criterion
@@ -75,7 +75,7 @@ def test_best_weights_are_restored():
 
 
 def test_history_knows_the_validation_rows():
-    """Their numbers among the rows that were given: the criterion can be recomputed from them."""
+    """Their indices among the given rows: the criterion can be recomputed from them."""
     estimator = head()
     history = train(estimator, squared_error, X, Y, max_epochs=5, seed=3)
     rows = history.validation_rows
@@ -119,7 +119,7 @@ def test_labels_have_no_rmse():
 
 
 class Told(VarianceHead):
-    """Writes down what it is told about the rows, and what it sees of them."""
+    """Records which rows are announced, and which rows it sees."""
 
     def __init__(self, network):
         super().__init__(network)
@@ -135,8 +135,8 @@ class Told(VarianceHead):
         return super().forward(x)
 
 
-def test_estimators_are_told_which_rows_come():
-    """In training only, before every batch: numbers below n_train, each once an epoch, always the same row."""
+def test_at_rows_announces_every_batch():
+    """In training only, before every batch: indices below n_train, each once per epoch, always for the same row."""
     estimator = Told(MLP(2, 2, width=8, depth=1))
     train(estimator, gaussian_nll, X, Y, max_epochs=3, batch_size=100)
     predict(estimator, X)
@@ -235,7 +235,7 @@ def test_learning_rate_rises_then_falls_to_nothing():
 
 
 def test_rows_get_new_noise_in_each_step_and_stay_what_they_are():
-    """Noise of the asked size (20,000 draws: within 3 %), other noise each time, and the data untouched."""
+    """Noise of the requested size (20,000 draws: within 3 %), different each time; the data do not change."""
     rows = check_rows(torch.zeros(2000, 10), torch.zeros(2000), None, SETTINGS)
     generator = torch.Generator().manual_seed(0)
     first, second = (next(batches(rows, 2000, generator, noise_std=0.2)).x for _ in range(2))
@@ -269,7 +269,7 @@ def test_split_is_random_disjoint_and_complete():
 
 
 def test_split_keeps_groups_together():
-    """No group stands on both sides, about the asked share is held back, and both sides have rows."""
+    """No group is on both sides, about the requested fraction is held out, and both sides have rows."""
     groups = torch.arange(200) // 8
     rows = check_rows(torch.arange(200.0)[:, None], groups.float(), None, SETTINGS)
     for seed in range(20):
@@ -334,7 +334,7 @@ def test_interrupt_returns_the_best_so_far():
 
 
 def test_large_targets_do_not_break_the_first_steps():
-    """Rows a thousand standard deviations off give clipped, finite steps."""
+    """Rows a thousand standard deviations away give clipped, finite steps."""
     estimator = head()
     y = Y.clone()
     y[0] = 1e6

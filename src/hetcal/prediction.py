@@ -336,3 +336,24 @@ class RecalibratedPrediction(ByQuantiles):
 
     def numpy(self) -> "RecalibratedPrediction":
         return RecalibratedPrediction(self.base.numpy(), self.pit, self.probability)
+
+
+class DistributionMixin:
+    """The predictions of a regressor that has `predict_dist`: mean, standard deviation, intervals and quantiles."""
+
+    predict_dist: Callable[[Any], Any]
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """The predicted mean, (n,) or (n, k) for k targets; with `return_std=True` the pair of mean and std."""
+        prediction = self.predict_dist(X)
+        return (prediction.mean, prediction.std) if return_std else prediction.mean
+
+    def predict_interval(self, X: Any, level: ArrayLike = 0.9) -> Floats:
+        """Central prediction intervals, (n, 2) for one level, (n, 2, L) for L levels; (n, k, 2, ...) for k targets."""
+        check_levels("level", level)
+        return np.asarray(self.predict_dist(X).interval(level))
+
+    def predict_quantiles(self, X: Any, q: ArrayLike = (0.05, 0.5, 0.95)) -> Floats:
+        """Quantiles, (n,) for one probability, (n, L) for a list of L probabilities; (n, k, ...) for k targets."""
+        check_levels("q", q)
+        return np.asarray(self.predict_dist(X).quantile(q))

@@ -26,7 +26,7 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 from hetcal._checks import Floats, check_choice, check_levels, check_vector, must
 from hetcal.exceptions import CalibrationRowsWarning
 from hetcal.metrics.inputs import predict_distribution
-from hetcal.prediction import EDGE, Prediction, RecalibratedPrediction, TransformedPrediction
+from hetcal.prediction import EDGE, DistributionMixin, Prediction, RecalibratedPrediction, TransformedPrediction
 
 Distribution = Prediction | TransformedPrediction
 
@@ -56,7 +56,7 @@ class Recalibrator(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 delattr(self, name)
 
 
-class DistributionRecalibrator(Recalibrator):
+class DistributionRecalibrator(DistributionMixin, Recalibrator):
     """A recalibrator that corrects the whole distribution, so that it has `predict_dist`."""
 
     def fit(self, X: Any, y: ArrayLike) -> Self:
@@ -73,21 +73,6 @@ class DistributionRecalibrator(Recalibrator):
 
     def _learn(self, prediction: Distribution, y: Floats) -> None:
         raise NotImplementedError
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The mean, (n,); with `return_std=True` the pair of mean and standard deviation."""
-        prediction = self.predict_dist(X)
-        return (prediction.mean, prediction.std) if return_std else prediction.mean
-
-    def predict_interval(self, X: Any, level: ArrayLike = 0.9) -> Floats:
-        """Central prediction intervals, (n, 2) for one level, (n, 2, L) for a list of L levels."""
-        check_levels("level", level)
-        return self.predict_dist(X).interval(level)
-
-    def predict_quantiles(self, X: Any, q: ArrayLike = (0.05, 0.5, 0.95)) -> Floats:
-        """Quantiles, (n,) for one probability, (n, L) for a list of L probabilities."""
-        check_levels("q", q)
-        return self.predict_dist(X).quantile(q)
 
     def predict_dist(self, X: Any) -> Any:
         """The recalibrated predictive distribution on NumPy arrays, in the units of y."""

@@ -12,13 +12,13 @@ from sklearn.base import RegressorMixin
 from sklearn.utils import column_or_1d
 from torch import nn
 
-from hetcal._checks import Floats, check_choice, check_levels, check_vector, must
+from hetcal._checks import Floats, check_choice, check_vector, must
 from hetcal.estimators import ESTIMATORS, predict
 from hetcal.exceptions import DegenerateDataWarning
 from hetcal.families import Family, StudentT, check_family
 from hetcal.metrics.history import History
 from hetcal.objectives import OBJECTIVES, Objective, gaussian_nll, squared_error
-from hetcal.prediction import Prediction, TransformedPrediction
+from hetcal.prediction import DistributionMixin, Prediction, TransformedPrediction
 from hetcal.tabular.building import check_estimator_options, resolve_name
 from hetcal.tabular.model import TabularModel, TrainingRows
 from hetcal.training import MIN_ROWS_FOR_VALIDATION
@@ -30,7 +30,7 @@ from hetcal.transforms import TRANSFORMS, PerTarget, Standardizer, TargetTransfo
 TARGET_GRID = 2.0**-10
 
 
-class HCRegressor(RegressorMixin, TabularModel):
+class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
     """Neural network regressor with heteroscedastic calibration (HC): prediction intervals from one training run.
 
     HC puts the predictive standard deviation of any uncertainty estimator into the likelihood that is trained. Tables
@@ -182,21 +182,6 @@ class HCRegressor(RegressorMixin, TabularModel):
             for curves in (self.history_.train, self.history_.validation):
                 curves["rmse"] = [value * float(self.target_scaler_.scale) for value in curves["rmse"]]
         return self
-
-    def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The predicted mean, (n,) or (n, k) for k targets; with `return_std=True` the pair of mean and std."""
-        prediction = self.predict_dist(X)
-        return (prediction.mean, prediction.std) if return_std else prediction.mean
-
-    def predict_interval(self, X: Any, level: ArrayLike = 0.9) -> Floats:
-        """Central prediction intervals, (n, 2) for one level, (n, 2, L) for L levels; (n, k, 2, ...) for k targets."""
-        check_levels("level", level)
-        return self.predict_dist(X).interval(level)
-
-    def predict_quantiles(self, X: Any, q: ArrayLike = (0.05, 0.5, 0.95)) -> Floats:
-        """Quantiles, (n,) for one probability, (n, L) for a list of L probabilities; (n, k, ...) for k targets."""
-        check_levels("q", q)
-        return self.predict_dist(X).quantile(q)
 
     def predict_dist(self, X: Any) -> Prediction | TransformedPrediction:
         """The predictive distribution of each row on NumPy arrays: mean, std, interval, quantile, log_prob, ..."""

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from hetcal.datasets.entry import read_entry
-from hetcal.studies.cells import check_settings
+from hetcal.studies.cells import check_protocol
 from hetcal.studies.protocol import read_protocol
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -101,9 +101,9 @@ def test_readme_has_the_computed_figures(run_script, name):
 def test_settings_of_protocol(name):
     """All methods and settings of the protocol are known, those of its first look too."""
     protocol = read_protocol(BENCHMARKS / name)
-    check_settings(protocol)
+    check_protocol(protocol)
     if protocol.quick:
-        check_settings(protocol.made_quick())
+        check_protocol(protocol.made_quick())
 
 
 def as_toml(value):

@@ -83,8 +83,8 @@ def test_quick(hetcal):
     assert (result["split"]["n_train"], result["training"]["epochs"]) == (50, 1)
     _, _, err = hetcal("bench", "table", "results")
     assert err.splitlines() == [
-        "3 cell(s) of the protocol are still to run",
-        "a quick first look: few splits, short training, part of the rows; not the study",
+        "still to run: 3 cells of the protocol",
+        "a quick run with few splits, short training and some of the rows; it is not the study",
     ]
     code, _, err = hetcal("bench", "run", "study.toml", "--out", "results", *options)
     full = parse_protocol(WITH_QUICK)
@@ -121,8 +121,8 @@ def test_formats(hetcal, results, output, start):
     assert out.startswith(start)
     assert out.endswith("\n")
     assert err.splitlines() == [
-        "2 cell(s) failed and are not in the table, heteroscedastic hnn for one",
-        "2 cell(s) of the protocol are still to run",
+        "the table omits 2 failed cells, for example heteroscedastic hnn",
+        "still to run: 2 cells of the protocol",
     ]
     if output in ("csv", "cells"):
         lines = list(csv.DictReader(io.StringIO(out)))
@@ -134,7 +134,7 @@ def test_metrics(hetcal, results):
     """CE and RMSE unless others are asked for, in the order in which they are asked."""
     for options, titles in [
         ([], ["Calibration error", "RMSE"]),
-        (["--metric", "crps", "--metric", "interval_width_90"], ["CRPS", "interval_width_90"]),
+        (["--metric", "crps", "--metric", "interval_width_90"], ["CRPS", "Width of 90 % intervals"]),
     ]:
         _, out, _ = hetcal("bench", "table", results, "--format", "markdown", *options)
         assert re.findall(r"^\*\*(.*): table", out, re.MULTILINE) == titles
@@ -267,7 +267,7 @@ def test_empty_folders(hetcal, command):
     open_folder(Path("results"), parse_protocol(TINY))
     code, out, err = hetcal("bench", command, "results")
     assert (code, out, err) == (
-        (0, "", "8 cell(s) of the protocol are still to run\n")
+        (0, "", "still to run: 8 cells of the protocol\n")
         if command == "table"
         else (2, "", "hetcal: folder must hold finished cells, got folder='results'; run the protocol first\n")
     )

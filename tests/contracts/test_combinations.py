@@ -1,4 +1,4 @@
-"""Every estimator with every objective and every family: they meet in `Prediction` alone, so all of them must fit."""
+"""Every estimator with every objective and every family: only `Prediction` connects them, so all must work."""
 
 import pytest
 import torch

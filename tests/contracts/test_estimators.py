@@ -139,7 +139,7 @@ def test_rows_do_not_depend_on_their_neighbors(name, n_targets):
 
 
 def test_rows_hardly_depend_on_their_neighbors_at_odd_widths(name):
-    """A width that is no multiple of 4: MKL's narrow products then depend on the place of a row, in the last bit."""
+    """A width that is not a multiple of 4: the last bit of MKL's narrow products then depends on a row's position."""
     network = MLP(D, ESTIMATORS[name].n_outputs, dropout=0.2, width=30, depth=2)
     estimator = make(name, network=network)
     x, _ = rows(1500)
@@ -155,7 +155,7 @@ def test_no_rows(name):
 
 
 def test_prediction_is_the_estimator_in_evaluation_mode(name):
-    """The fast way of `predict` gives what the estimator itself gives, for several targets too, and keeps the mode."""
+    """The fast path of `predict` agrees with the estimator itself, also for several targets, and keeps the mode."""
     for n_targets in (1, 3):
         estimator = make(name, n_targets=n_targets).train()
         x, _ = rows(80)
@@ -167,7 +167,7 @@ def test_prediction_is_the_estimator_in_evaluation_mode(name):
 
 
 def test_users_network(name):
-    """A network with skips and batch normalization trains; its statistics move then, and rest while predicting."""
+    """A network with skips and batch normalization trains; its statistics change in training and not in prediction."""
     estimator = make(name, network=Residual(ESTIMATORS[name].n_outputs))
     x, y = rows(200)
     train(estimator, gaussian_nll, x + 1, y, max_epochs=5)
@@ -207,7 +207,7 @@ def test_layers_that_stand_in_several_places(name):
 
 
 def test_double_precision(name):
-    """An estimator in float64 answers in float64, what it answers in float32 but for rounding."""
+    """An estimator in float64 predicts in float64, the same as in float32 up to rounding."""
     single = make(name).eval()
     double = copy.deepcopy(single).double()
     x, y = rows(20)
@@ -245,7 +245,7 @@ def test_wrong_settings(name, options, message):
 
 
 def test_pickle_and_copy(name):
-    """Whole estimators travel by pickle and deepcopy, before and after training, with the same predictions."""
+    """Whole estimators can be pickled and deep-copied, before and after training, with the same predictions."""
     estimator = make(name)
     x, y = rows(60)
     predict(estimator, x)

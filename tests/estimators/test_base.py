@@ -58,7 +58,7 @@ def test_any_number_of_rows(n):
 
 
 def test_all_columns_and_the_family_are_joined():
-    """Beside mean and std: what an ensemble knows of its ignorance, and the shape of the distribution."""
+    """In addition to mean and std: the two parts of an ensemble's std, and the family."""
     estimator = WithFamily(Ensemble(MLP(2, 2, width=8, depth=1), members=2), "student_t")
     prediction = predict(estimator, torch.randn(1500, 2, generator=torch.Generator().manual_seed(0)))
     assert prediction.epistemic_std.shape == prediction.aleatoric_std.shape == (1500,)

@@ -17,7 +17,7 @@ def chosen(epochs, weight=None, **settings):
 
 
 def test_the_earliest_epoch_within_one_standard_error_is_chosen():
-    """By hand: excess over the best (1, 0, 2, 1) has mean 1 and a standard error of sqrt(2) / 4, so it is far off.
+    """By hand: excess over the best (1, 0, 2, 1) has mean 1 and a standard error of sqrt(2) / 4, so it is not near.
 
     Excess (1, -1, 1, -0.8) has mean 0.05 and standard error near 0.48, so it is near.
     """

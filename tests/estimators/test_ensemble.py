@@ -1,4 +1,4 @@
-"""Deep ensembles: members that differ, run as one network, pooled as a mixture; noise and ignorance told apart."""
+"""Deep ensembles: members that differ, run as one network, pooled as a mixture; noise separated from disagreement."""
 
 import copy
 

@@ -143,7 +143,7 @@ def test_more_passes_less_noise():
 def test_one_sample_is_ordinary_dropout():
     """With one pass and masks per row, training is what nn.Dropout does: the same mean and variance over many draws.
 
-    Means of 4000 draws agree within 5 standard errors, variances within 15 %: no false alarm to speak of.
+    Means of 4000 draws agree within 5 standard errors, variances within 15 %: a false alarm is practically impossible.
     """
     ours = MCDropout(mlp(), samples=1, masks="per_row")
     torch.manual_seed(0)

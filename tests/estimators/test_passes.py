@@ -54,7 +54,7 @@ def test_floor_is_inside_the_root():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_targets", [1, 2])
 def test_passes_at_once_change_nothing(kind, n_targets, monkeypatch):
-    """In evaluation mode the passes run in parts, whose size, here 3 of 7, decides about memory alone."""
+    """In evaluation mode the passes run in parts, whose size, here 3 of 7, affects memory only."""
     estimator = kind(mlp(n_targets), prediction_samples=7, n_targets=n_targets).eval()
     whole = estimator.sampled_passes(X)
     assert whole.shape == ((7, 6) if n_targets == 1 else (7, 6, 2))
@@ -90,7 +90,7 @@ def test_seed_decides_about_the_draws(kind):
 
 
 class Transformer(nn.Module):
-    """A user's network, whose layers torch fuses into one where it thinks that they do nothing."""
+    """A user's network, whose layers torch fuses into one where it assumes that they do nothing."""
 
     def __init__(self):
         super().__init__()
@@ -103,7 +103,7 @@ class Transformer(nn.Module):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_random_layer_is_fused_away(kind):
-    """Transformers: prediction without gradients takes no short cut past the draws."""
+    """Transformers: prediction without gradients does not bypass the draws."""
     estimator = kind(Transformer(), prediction_samples=20).eval()
     with_gradients, without = estimator(X), predict(estimator, X)
     assert_allclose(without.std, with_gradients.std.detach(), rtol=1e-3)
@@ -163,7 +163,7 @@ def test_split_at_first_random_layer():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_pass_in_training_has_the_floor_as_sigma(kind):
-    """For an objective that leaves sigma alone; prediction has many passes all the same."""
+    """For an objective that does not train sigma; prediction still has many passes."""
     estimator = kind(mlp(), samples=1, std_floor=0.25)
     assert_allclose(estimator(X).std.detach(), [0.25] * 6)
     assert len(estimator.eval().sampled_passes(X)) == 100
