@@ -135,7 +135,7 @@ class TestPredictions:
         y, mean, std = (np.column_stack([values, values]) for values in triple)
         message = (
             rf"y must be one-dimensional, got y='array of shape \({N}, 2\)'; "
-            r"take one target at a time: y\[:, 0\] with prediction.target\(0\)"
+            r"pass one target at a time: y\[:, 0\] with prediction.target\(0\)"
         )
         for given in ((mean, std), (Prediction(mean, std),)):
             with pytest.raises(ValueError, match=message):

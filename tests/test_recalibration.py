@@ -453,7 +453,7 @@ class TestMessages:
     X, y = stated(TEST)[:20], TEST.y[:20]
 
     def test_not_fitted(self, name):
-        message = r"^regressor must be fitted, got regressor=BayesianRidge\(\); call its fit first, with other"
+        message = r"^regressor must be fitted, got regressor=BayesianRidge\(\); call its fit first, with rows other"
         with pytest.raises(NotFittedError, match=message):
             RECALIBRATORS[name](BayesianRidge()).fit(self.X, self.y)
         with pytest.raises(NotFittedError, match="not fitted yet"):
@@ -473,7 +473,7 @@ class TestMessages:
                 return X[:, 0]
 
         message = (
-            r"^regressor must answer predict\(X, return_std=True\), got regressor='(Ridge|Careless|object)'; "
+            r"^regressor must support predict\(X, return_std=True\), got regressor='(Ridge|Careless|object)'; "
             r"use one that does, such as HCRegressor, GaussianProcessRegressor or BayesianRidge$"
         )
         for regressor in (Ridge().fit(self.X, self.y), Careless(), object()):
@@ -541,7 +541,7 @@ def test_messages_of_conformal():
     with pytest.raises(ValueError, match="cv must hold out each row once, got cv=ShuffleSplit"):
         ConformalRecalibrator(BayesianRidge(), "cross", cv=ShuffleSplit(3)).fit(data.X, data.y)
     frozen = FrozenEstimator(BayesianRidge().fit(data.X, data.y))
-    with pytest.raises(ValueError, match=r"regressor must be one that can be fitted again .*'cross', got .*Frozen"):
+    with pytest.raises(ValueError, match=r"regressor must allow another fit .*'cross', got .*Frozen"):
         ConformalRecalibrator(frozen, "cross").fit(data.X, data.y)
     with pytest.raises(ValueError, match=r"(?i)number of splits n_splits=5 greater than the number of samples"):
         ConformalRecalibrator(BayesianRidge(), "cross").fit(data.X[:3], data.y[:3])

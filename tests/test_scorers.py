@@ -132,7 +132,7 @@ def test_scorers_can_be_pickled(name):
 def test_regressor_without_std_is_named(data, regressor):
     """Instead of "unexpected keyword argument" from somewhere inside scikit-learn."""
     message = (
-        r"regressor must answer predict\(X, return_std=True\), got regressor='(Ridge|Pipeline)'; "
+        r"regressor must support predict\(X, return_std=True\), got regressor='(Ridge|Pipeline)'; "
         r"use one that does, such as HCRegressor, GaussianProcessRegressor or BayesianRidge"
     )
     with pytest.raises(TypeError, match=message):

@@ -177,7 +177,7 @@ def test_log_refuses_what_is_not_positive():
     with pytest.raises(
         ValueError,
         match=r"^y must be greater than 0 for target_transform='log', got y=-4\.0; "
-        r"3 of 5 values are not, this is the smallest; 'yeo-johnson' takes any values$",
+        r"3 of 5 values are not, this is the smallest; 'yeo-johnson' accepts any values$",
     ):
         Log().fit(y, np.ones(5))
     Log().fit(y, np.array([1.0, 0, 0, 1, 0]))  # rows without weight do not count

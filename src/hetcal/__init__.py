@@ -1,6 +1,6 @@
 """Prediction intervals that mean what they say, from one training run.
 
-The facade is lazy: importing torch takes seconds, and the metrics must not pay it.
+Names are imported on first use: importing torch takes seconds, and the metrics do not need it.
 """
 
 import importlib

@@ -1,6 +1,6 @@
 """Argument checks with one form of error message: `<name> must <rule>, got <name>=<value>; <what to do>`.
 
-Every message names the argument, shows its value and says what to do.
+Every message names the argument, shows its value and states what to do.
 """
 
 import difflib
@@ -17,7 +17,7 @@ Floats = NDArray[np.float64]
 
 
 def printable(text: str) -> str:
-    """Text from any source, made safe for one line of a terminal: no escape sequences, no line breaks."""
+    """Replace the characters of a text that are unsafe on one line of a terminal: escape sequences, line breaks."""
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
@@ -41,7 +41,7 @@ def must(name: str, rule: str, value: Any, advice: str, error: type[Exception] =
 
 
 def underscored(name: str) -> str:
-    """The name of a method with underscores: users may write hyphens, as in the paper's "Dropout-HC".
+    """Write the name of a method with underscores; users may write hyphens, as in the paper's "Dropout-HC".
 
     >>> underscored("dropout-hc")
     'dropout_hc'
@@ -70,7 +70,7 @@ def check_number(
     open_high: bool = False,
     integer: bool = False,
 ) -> Any:
-    """Return `value` if it is a finite number (an integer if asked) in the range, ends included unless open."""
+    """Return `value` if it is a finite number (an integer if requested) in the range, ends included unless open."""
     kind = Integral if integer else Real
     is_number = isinstance(value, kind) and not isinstance(value, bool | np.bool_)
     if not is_number or not math.isfinite(value):
@@ -107,7 +107,7 @@ def check_levels(name: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def check_vector(name: str, values: ArrayLike, *, positive: bool = False) -> NDArray[np.float64]:
-    """Return a non-empty, finite, one-dimensional float64 array (strictly positive if asked), or say what is wrong."""
+    """Return a non-empty, finite, one-dimensional float64 array (strictly positive if requested), or raise."""
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         try:
@@ -138,7 +138,7 @@ def check_vector(name: str, values: ArrayLike, *, positive: bool = False) -> NDA
 def check_triple(
     y: ArrayLike, mean: ArrayLike, std: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return truth, mean and standard deviation as float64 vectors of one length."""
+    """Return true values, mean and standard deviation as float64 vectors of one length."""
     vectors = check_vector("y", y), check_vector("mean", mean), check_vector("std", std, positive=True)
     for name, vector in zip(("mean", "std"), vectors[1:], strict=True):
         if len(vector) != len(vectors[0]):

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-MOST_BYTES_OF_A_NAME = 240  # of 255, since the temporary file's is longer
+MOST_BYTES_OF_A_NAME = 240  # not 255, because the name of the temporary file is longer
 
 
 @contextlib.contextmanager
 def atomic_open(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a file for writing that appears under its name, whole, when the block ends without an exception.
+    """Open a file for writing; it appears under its name, complete, when the block ends without an exception.
 
     A crash, a kill or a full disk leaves the old file (or none), never half a file. The temporary file is in the same
     folder, because a move between file systems is a copy and can be interrupted.
@@ -45,7 +45,7 @@ def check_may_write(path: str | Path, force: bool) -> None:
     """Refuse a path that cannot be written, or a file that the user may want to keep, before any work is done.
 
     Raises:
-        OSError: A sentence that says what is wrong and what to do.
+        OSError: The message states what is wrong and what to do.
     """
     target = Path(path)
     if target.is_dir():

@@ -2,7 +2,7 @@
 
 The paper calls this extension straightforward (section 4): the estimator predicts a mean and a sigma for the logit of
 every class, and the likelihood of the observed class integrates over them, so that sigma is trained as in regression.
-Such integrals have no closed form; this file hides how they are approximated.
+Such integrals have no closed form; how they are approximated is decided in this file alone.
 """
 
 import math
@@ -25,16 +25,16 @@ from hetcal.tabular.building import resolve_name
 from hetcal.tabular.columns import is_missing
 from hetcal.tabular.model import TabularModel
 
-# The estimators whose own loss does not depend on y. That of quantile heads and ensembles measures distances to a
-# number, and without it they would not be what their names say.
+# The estimators whose own loss does not depend on y. The own loss of quantile heads and ensembles measures distances to
+# a number; without it they would be neither quantiles nor ensembles.
 CLASS_ESTIMATORS = ("bayes_by_backprop", "concrete_dropout", "mc_dropout", "variance_head")
 # Draws of the logits in `sampling`, in pairs of opposite sign.
 DRAWS = 64
 # Rows whose draws are held in memory at once in prediction.
 DRAWN_ROWS = 1024
 
-# The best epoch itself is kept. Within a standard error of it, on a few dozen rows, are early epochs whose logits are
-# still too small: with classes the best epoch had the lower log loss on new rows, in seven of eight comparisons.
+# The best epoch itself is kept. On a few dozen rows, early epochs whose logits are still too small lie within a
+# standard error of it. In seven of eight comparisons with classes, the best epoch had the lower log loss on new rows.
 STANDARD_ERRORS = 0.0
 
 Likelihood = Callable[[Prediction], Tensor]
@@ -76,7 +76,7 @@ LIKELIHOODS: dict[str, Likelihood] = {"probit": probit, "sampling": sampling}
 
 
 def class_nll(prediction: Prediction, y: Tensor, likelihood: Likelihood = probit) -> Tensor:
-    """Objective for a loop of your own: minus the log probability of class y, (n,) integers from 0.
+    """Negative log probability of class y, (n,) integers from 0: the objective for a training loop of your own.
 
     >>> class_nll(Prediction(torch.tensor([[0.0, 2.0]]), torch.tensor([[3.0, 3.0]])), torch.tensor([1]))
     tensor([0.3300])
@@ -92,8 +92,8 @@ class HCClassifier(ClassifierMixin, TabularModel):
 
     Args:
         estimator: Where the sigma of the logits comes from: "mc_dropout", "concrete_dropout", "bayes_by_backprop",
-            "variance_head", or a class with the members of `hetcal.estimators.base` that takes `n_targets` (one logit
-            per class) and whose own loss makes sense for y as class numbers. The other registered estimators are
+            "variance_head", or a class with the members of `hetcal.estimators.base` that accepts `n_targets` (one
+            logit per class) and whose own loss is defined for class numbers y. The other registered estimators are
             refused, because their own loss measures distances between y and a number.
         likelihood: How the class probabilities integrate over the Gaussian logits: "probit", by a formula;
             "sampling", by 64 draws; or a function that maps the prediction to log probabilities (n, K).
@@ -182,7 +182,7 @@ class HCClassifier(ClassifierMixin, TabularModel):
         rows = self._prepare(X, y, sample_weight, groups, check_classes, are_classes=True)
         classes, codes = np.unique(rows.target, return_inverse=True)
         if len(classes) < 2:
-            raise must("y", "hold more than one class", classes.tolist(), "there is nothing to tell apart")
+            raise must("y", "hold more than one class", classes.tolist(), "give rows of at least two classes")
         estimator, history = self._train(
             objective,
             rows,
@@ -218,7 +218,7 @@ class HCClassifier(ClassifierMixin, TabularModel):
 
 
 def check_class_estimator(estimator: Any) -> None:
-    """Refuse the registered estimators whose own loss takes y as a number, whether given by name or as a class."""
+    """Refuse the registered estimators whose own loss treats y as a number, whether given by name or as a class."""
     if estimator in list(ESTIMATORS) or estimator in ESTIMATORS.values():
         if estimator in CLASS_ESTIMATORS or estimator in [ESTIMATORS[name] for name in CLASS_ESTIMATORS]:
             return
@@ -229,7 +229,7 @@ def check_class_estimator(estimator: Any) -> None:
 
 
 def check_classes(y: NDArray[Any]) -> NDArray[Any]:
-    """The class of each row, (n,), in the type it came in."""
+    """Return the class of each row, (n,), with its original type."""
     labels = column_or_1d(y, warn=True)
     if labels.dtype.kind in "fO":
         wrong = [is_missing(value) or value in (math.inf, -math.inf) for value in labels.tolist()]

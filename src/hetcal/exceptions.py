@@ -34,7 +34,7 @@ class TrainingWarning(HetcalWarning):
 
 
 class UnseenLabelsWarning(HetcalWarning):
-    """Rows hold labels that did not occur in training; they are treated as unknown."""
+    """Rows contain labels that did not occur in training; they are treated as unknown."""
 
 
 class TrainingDivergedError(ValueError):

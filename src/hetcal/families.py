@@ -1,8 +1,8 @@
 """The shape of the predictive distribution: Gaussian, Laplace or Student-t, each with mean 0 and variance 1.
 
 A prediction has a location, a scale and a shape: y = mean + std * z, with z from one of these families. Every family
-has variance 1. Therefore `std` is the standard deviation whatever the family, and the sigma of any estimator fits into
-any likelihood. Log density and CRPS work on torch tensors (differentiably) and on NumPy arrays. This file does not
+has variance 1. Therefore `std` is the standard deviation for every family, and the sigma of any estimator fits into any
+likelihood. Log density and CRPS work on torch tensors (differentiably) and on NumPy arrays. This file does not
 import torch, so that the metrics can use it.
 """
 
@@ -148,7 +148,7 @@ class StudentT(Family):
         return special.stdtr(df, np.asarray(z) / np.sqrt((df - 2) / df))
 
     def quantile(self, q: Any) -> Any:
-        """Inverse of `cdf`; with one `df` per target the axes of q follow that of the targets."""
+        """Inverse of `cdf`; with one `df` per target, the axes of q come after the axis of the targets."""
         df = np.asarray(self.numpy().df)[(...,) + (None,) * np.ndim(q)]
         return special.stdtrit(df, q) * np.sqrt((df - 2) / df)
 
@@ -164,7 +164,7 @@ FAMILIES: dict[str, type[Family]] = {"gaussian": Gaussian, "laplace": Laplace, "
 
 
 def check_family(family: Any) -> Family | str:
-    """The family, or its name, if it is a known one."""
+    """Return the family, or its name if it is a known one; raise otherwise."""
     if isinstance(family, Family):
         return family
     if isinstance(family, str):
@@ -206,7 +206,7 @@ class TensorFunctions:
         return x.erf()
 
     def lgamma(self, x: Any) -> Any:
-        return self.as_like(x).double().lgamma()  # differences of large values: float32 has too few digits
+        return self.as_like(x).double().lgamma()  # a difference of large values needs more digits than float32 has
 
     def log_beta(self, a: float, b: Any) -> Any:
         b = self.as_like(b).double()

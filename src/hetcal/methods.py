@@ -1,7 +1,7 @@
 """METHODS: the paper's methods, and more, as rows of one table (estimator, objective).
 
 This is the paper's idea in one place: "MC Dropout" and "Dropout-HC" take sigma from the same estimator and differ in
-their objective. So do all pairs below: whatever the estimator, HC puts its sigma into the likelihood.
+their objective. The same holds for all pairs below: HC puts the sigma of any estimator into the likelihood.
 """
 
 from dataclasses import dataclass, field
@@ -24,11 +24,11 @@ class Method:
     settings: dict[str, Any] = field(default_factory=dict)
 
 
-# The paper sets the dropout rate to 0.2 where dropout gives sigma. Methods with heads need another regularizer; half
-# that rate and a strong weight decay did well on validation rows within the training parts (benchmarks/paper).
+# The paper sets the dropout rate to 0.2 where sigma comes from dropout. Methods with heads need another regularizer;
+# half that rate and a strong weight decay did well on validation rows within the training parts (benchmarks/paper).
 DROPOUT = {"dropout": 0.2}
 HEADS = {"dropout": 0.1, "weight_decay": 1.0}
-# An ensemble averages noise away by itself; additional dropout made it slower, not better (on the same rows).
+# An ensemble already averages over noise; additional dropout made it slower, not better (on the same rows).
 ENSEMBLE = {"dropout": 0.0, "weight_decay": 1.0}
 # Without HC, dropout and its relatives are trained as published, with one pass: a mask, or a draw, for each row.
 ORDINARY_DROPOUT = {**DROPOUT, "estimator_options": {"samples": 1, "masks": "per_row"}}
@@ -62,7 +62,7 @@ METHODS = {
 
 
 def method_name(text: str) -> str:
-    """The name of a method in `METHODS`; hyphens may stand for underscores, as in the paper's "Dropout-HC".
+    """Return the name of a method in `METHODS`; hyphens may replace underscores, as in the paper's "Dropout-HC".
 
     >>> method_name("dropout-hc")
     'dropout_hc'
@@ -72,10 +72,10 @@ def method_name(text: str) -> str:
 
 
 def make(method: str, **overrides: Any) -> HCRegressor:
-    """A regressor for a row of `METHODS`.
+    """Build the regressor of a row of `METHODS`.
 
     Args:
-        method: The name, such as "dropout_hc"; hyphens may stand for underscores.
+        method: The name, such as "dropout_hc"; hyphens may replace underscores.
         **overrides: Parameters of `HCRegressor`. `estimator_options` are added to those of the method.
 
     >>> make("hnn", random_state=0)

@@ -1,4 +1,4 @@
-"""The paper's network, and changes to a user's network: any `nn.Module` from (n, d) to (n, k) can take its place."""
+"""The paper's network, which any `nn.Module` from (n, d) to (n, k) can replace, and changes to a user's network."""
 
 import math
 from collections.abc import Callable
@@ -18,8 +18,8 @@ DROPOUT_LAYERS = (nn.Dropout, *CHANNEL_DROPOUT)
 class MLP(nn.Sequential):
     """Fully connected ReLU network, with five hidden layers as in the paper.
 
-    There is a dropout layer, possibly of rate 0, before every weight layer but the first. Weights are Kaiming normal,
-    biases uniform; `generator` makes the initialization reproducible without touching torch's global generator.
+    A dropout layer, possibly of rate 0, precedes every weight layer except the first. Initial weights are Kaiming
+    normal, biases uniform. `generator` makes the initialization reproducible without using torch's global generator.
 
     >>> [type(layer).__name__ for layer in MLP(3, 1, width=8, depth=1, dropout=0.2)]
     ['Linear', 'ReLU', 'Dropout', 'Linear']
@@ -46,7 +46,7 @@ class MLP(nn.Sequential):
         self.initialize(generator)
 
     def __getitem__(self, index: slice | int) -> nn.Module:
-        """A layer, or several as a plain `nn.Sequential`: a part of an MLP is not an MLP."""
+        """Return one layer, or several as a plain `nn.Sequential`: a part of an MLP is not an MLP."""
         layers = list(self)
         return nn.Sequential(*layers[index]) if isinstance(index, slice) else layers[index]
 
@@ -80,7 +80,7 @@ class PrivateDropout(nn.Module):
         return h * self.draw(h, len(h)) if self.training and self.rate else h
 
     def draw(self, h: Tensor, count: int) -> Tensor:
-        """New masks (count, features of h), scaled so that their mean is 1."""
+        """Draw new masks (count, features of h), scaled so that their mean is 1."""
         features = self.features(h)
         n = count * math.prod(features)
         # Sixteen random bits per element are enough and cost a third of a random float. Always drawn on the CPU.
@@ -106,7 +106,7 @@ class PrivateDropout(nn.Module):
 def replace_layers_(
     network: nn.Module, kind: type[nn.Module] | tuple[type[nn.Module], ...], make: Callable[[nn.Module], nn.Module]
 ) -> nn.Module:
-    """Replace every layer of `kind` in `network` (or `network` itself) by `make(layer)`, in place; return the network.
+    """Replace every layer of `kind` in `network` (or `network` itself) with `make(layer)`, in place; return `network`.
 
     >>> network = nn.Sequential(nn.Linear(2, 2), nn.Tanh())
     >>> replace_layers_(network, nn.Tanh, lambda layer: nn.ReLU())[1]
@@ -114,7 +114,7 @@ def replace_layers_(
     """
     if isinstance(network, kind):
         return make(network)
-    made: dict[nn.Module, nn.Module] = {}  # a layer that occurs several times is replaced by one and the same layer
+    made: dict[nn.Module, nn.Module] = {}  # a layer that occurs several times gets a single replacement
     for parent in list(network.modules()):
         if isinstance(parent, nn.MultiheadAttention):
             continue  # it never calls its layers, but reads their weights
@@ -129,7 +129,7 @@ def replace_layers_(
 def initialize_(network: nn.Module, seed: int) -> nn.Module:
     """Draw the weights of any network anew, in place; the state of torch's global generator is restored afterwards.
 
-    Layers are drawn by their own `reset_parameters`, which torch's layers have, an `MLP` by its `initialize`.
+    An `MLP` is initialized by `MLP.initialize`, other networks by the `reset_parameters` of their layers.
     """
     if isinstance(network, MLP):
         network.initialize(torch.Generator().manual_seed(seed))

@@ -1,7 +1,7 @@
-"""Objectives: what is trained. Each is one function and one equation, `(prediction, y) -> loss per row`.
+"""Objectives: what is optimized. Each is one function and one equation, `(prediction, y) -> loss per row`.
 
-An objective does not know where sigma comes from. To put the sigma of any estimator into the likelihood is the paper's
-heteroscedastic calibration; `squared_error` does not train sigma. The likelihood is that of the prediction's family
+An objective does not know where sigma comes from. The paper's heteroscedastic calibration puts the sigma of any
+estimator into the likelihood; `squared_error` does not train sigma. The likelihood is that of the prediction's family
 (`hetcal.families`), by default the Gaussian of eq. 1.
 """
 
@@ -93,7 +93,7 @@ def faithful_nll(prediction: Prediction, y: Tensor) -> Tensor:
 
 
 def crps_loss(prediction: Prediction, y: Tensor) -> Tensor:
-    r"""Continuous ranked probability score: calibrates like the likelihood, but is robust to outliers.
+    r"""Continuous ranked probability score: it calibrates like the likelihood, but is robust to outliers.
 
     .. math:: \int (F(t) - 1\{t \ge y\})^2 \, dt
 
@@ -108,13 +108,13 @@ def crps_loss(prediction: Prediction, y: Tensor) -> Tensor:
 
 
 def capped_nll(prediction: Prediction, y: Tensor) -> Tensor:
-    r"""The likelihood as a criterion for epochs: an outlier counts as three standard deviations away.
+    r"""The likelihood as a criterion for epochs, with outliers capped at three standard deviations.
 
     .. math:: -\log f\left(\min\left(\frac{|y - \mu|}{\sigma}, 3\right)\right) + \log \sigma
 
-    Otherwise a single outlier among a few dozen validation rows would decide, and stop training while the mean is still
-    coarse. Outliers are few: if more than a tenth of the rows are that far away, sigma is too small, and nothing is
-    capped; a collapsing sigma would otherwise look better the smaller it is.
+    Without the cap, a single outlier among a few dozen validation rows could stop training while the mean is still
+    coarse. If more than a tenth of the rows are that far away, they are not outliers: sigma is too small, and nothing
+    is capped. Otherwise a collapsing sigma would look better the smaller it is.
 
     >>> import torch
     >>> y = torch.zeros(20).index_fill(0, torch.tensor(0), 40.0)

@@ -1,8 +1,8 @@
 """Plots of predictions, for users (paper, figures 1 and 2).
 
-A function of `(y, mean, std)` also takes `(y, prediction)`, like the metrics, but for one target at a time. Every
+A function of `(y, mean, std)` also accepts `(y, prediction)`, like the metrics, but for one target at a time. Every
 function draws on `ax`, or on new axes, and returns the axes. Methods differ in line style and marker as well as in
-color, so that a print in gray stays legible. No global setting of matplotlib is changed.
+color, so that a grayscale print stays legible. No global setting of matplotlib is changed.
 """
 
 from typing import Any
@@ -89,7 +89,7 @@ def plot_intervals(
     max_rows: int = 100,
     ax: Axes | None = None,
 ) -> Axes:
-    """Prediction intervals and true values, sorted by the mean; true values outside of their interval are crosses.
+    """Prediction intervals and true values, sorted by the mean; true values outside their interval are crosses.
 
     More than `max_rows` rows are thinned evenly along the mean. For a transformed or recalibrated prediction the
     median is shown instead of the mean, because it lies inside every interval.
@@ -101,7 +101,7 @@ def plot_intervals(
     truth, center, place = truth[shown], center[shown], np.arange(len(shown))
     lower, upper = prediction.take(shown).interval(level).T
     inside = (lower <= truth) & (truth <= upper)
-    arms = np.maximum([center - lower, upper - center], 0)  # by rounding, an end may lie on the wrong side
+    arms = np.maximum([center - lower, upper - center], 0)  # rounding may put an end on the wrong side
 
     ax = _axes(ax, figsize=(8, 4))
     ax.errorbar(place, center, yerr=arms, label=f"{name} and {100 * level:g} % interval", **BARS)
@@ -184,6 +184,6 @@ def _look(nth: int) -> dict[str, Any]:
 
 
 def _thin(rows: NDArray[np.intp], most: int) -> NDArray[np.intp]:
-    """At most this many of the rows, evenly spaced, including the first and the last."""
+    """Select at most `most` of the rows, evenly spaced, including the first and the last."""
     places = np.linspace(0, len(rows) - 1, min(len(rows), most)).round().astype(np.intp)
     return np.asarray(rows[places])

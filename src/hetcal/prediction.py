@@ -1,7 +1,7 @@
 """Predictions: a distribution for each row, given by its mean, its standard deviation and its family.
 
-`Prediction` is what estimators return and objectives take. It works on torch tensors (differentiably, in training) and
-on NumPy arrays (in the units of y, for users), and imports neither torch nor anything that does.
+`Prediction` is what estimators return and objectives accept. It works on torch tensors (differentiably, in training)
+and on NumPy arrays (in the units of y, for users). This file imports neither torch nor anything that does.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -82,7 +82,7 @@ class Prediction:
         return self.std * self.family.crps(self.z(y))
 
     def with_family(self, family: Family) -> Self:
-        """The same mean and standard deviation with another shape."""
+        """The same mean and standard deviation with another family."""
         return replace(self, family=family)
 
     def take(self, rows: Any) -> "Prediction":
@@ -114,7 +114,7 @@ class Prediction:
         return self.mean, self.std, self.epistemic_std, self.aleatoric_std
 
     def mean_plus(self, z: Any, axes: int) -> Any:
-        """mean + z * std, where the last `axes` axes of z follow those of the rows."""
+        """mean + z * std, where the last `axes` axes of z come after the axes of the mean."""
         behind = (...,) + (None,) * axes
         like_mean = self.mean.new_tensor(z) if hasattr(self.mean, "new_tensor") else z
         return self.mean[behind] + like_mean * self.std[behind]
@@ -254,7 +254,7 @@ class TransformedPrediction(ByQuantiles):
         return self.transform.inverse(self.base.quantile(q))
 
     def z(self, y: Any) -> Any:
-        """Standardized residual of the transformed target; it is inside an interval exactly if y is."""
+        """Standardized residual of the transformed target; it lies inside an interval if and only if y does."""
         return self.base.z(self.transform.forward(y))
 
     @np.errstate(over="ignore")
@@ -268,7 +268,7 @@ class TransformedPrediction(ByQuantiles):
         return TransformedPrediction(self.base.take(rows), self.transform)
 
     def target(self, j: int) -> "TransformedPrediction":
-        """The prediction of one of k targets; a transform without parts for each target applies to all of them."""
+        """The prediction of one of k targets; a transform that has no part per target applies to all of them."""
         part = getattr(self.transform, "target", None)
         return TransformedPrediction(self.base.target(j), part(j) if part else self.transform)
 
@@ -276,7 +276,7 @@ class TransformedPrediction(ByQuantiles):
         return TransformedPrediction(self.base.numpy(), self.transform)
 
 
-# Probabilities are kept this far away from 0 and 1, which is 7 standard deviations.
+# Probabilities are kept this far away from 0 and 1, which corresponds to 7 standard deviations.
 EDGE = 1e-12
 
 
@@ -287,8 +287,8 @@ class RecalibratedPrediction(ByQuantiles):
     .. math:: \tilde F(y) = R(F(y)), \qquad \tilde F^{-1}(q) = F^{-1}(R^{-1}(q)), \qquad
               \log \tilde p(y) = \log p(y) + \log R'(F(y))
 
-    with R linear between the points (`pit`, `probability`). Mean, standard deviation and CRPS are taken over 200
-    equally probable quantiles, as in `TransformedPrediction`. The standardized residual is the Gaussian one,
+    with R linear between the points (`pit`, `probability`). Mean, standard deviation and CRPS are computed from 200
+    equally probable quantiles, as in `TransformedPrediction`. The standardized residual is
     :math:`z = \Phi^{-1}(\tilde F(y))`, so that every metric of coverage holds exactly with the Gaussian family.
 
     Args:

@@ -4,8 +4,8 @@ Three ways to correct the intervals of a trained model: map the probabilities (i
 (std), or measure how wide intervals must be (conformal). They wrap any regressor with `predict(X, return_std=True)`
 (`HCRegressor`, `GaussianProcessRegressor`, `BayesianRidge`, or a pipeline that ends in one) and need rows that it has
 not seen. None of them learns where the noise is: a random std becomes calibrated too (Levi et al., 2019), and stays as
-uninformative as before. This file hides in which scale residuals are standardized (that of the transformed target, if
-any), and how the recalibrated distribution stays finite and invertible.
+uninformative as before. Two decisions are made in this file alone: the scale in which residuals are standardized (that
+of the transformed target, if any), and how the recalibrated distribution stays finite and invertible.
 """
 
 import warnings
@@ -36,12 +36,12 @@ RANK_ROUNDING = 1e-12
 
 
 class Recalibrator(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
-    """Base class of the three: they share a fitted regressor, which they do not change, and rows it has not seen."""
+    """Base class of the three: each wraps a regressor, which it does not change."""
 
     regressor: Any
 
     def __sklearn_clone__(self) -> Self:
-        """A clone shares the fitted regressor, because a cloned regressor would be unfitted."""
+        """Share the fitted regressor with the clone, because a cloned regressor would be unfitted."""
         twin = super().__sklearn_clone__()
         twin.regressor = self.regressor
         return twin
@@ -80,14 +80,14 @@ class DistributionRecalibrator(DistributionMixin, Recalibrator):
 
 
 class StdRecalibrator(DistributionRecalibrator):
-    r"""One factor on the standard deviation; Levi et al. (2019), Evaluating and calibrating uncertainty prediction.
+    r"""One factor for all standard deviations; Levi et al. (2019), Evaluating and calibrating uncertainty prediction.
 
     .. math:: s^2 = \frac1n \sum_i \left( \frac{y_i - \mu_i}{\sigma_i} \right)^2
 
     with s = `factor_`. It maximizes the likelihood if the regressor's distribution is Gaussian. For the other families
-    of hetcal, which all have variance 1, it still makes the stated standard deviation that of the residuals; the family
-    is kept. For a regressor that predicts a transformed target, the scale of t is corrected, so that the range of y is
-    kept.
+    of hetcal, which all have variance 1, the corrected standard deviation is still that of the residuals; the family is
+    kept. For a regressor that predicts a transformed target t, the standard deviation of t is corrected, so that the
+    range of y is kept.
 
     Args:
         regressor: A fitted regressor with `predict(X, return_std=True)`. It is neither changed nor fitted again.
@@ -116,14 +116,14 @@ class StdRecalibrator(DistributionRecalibrator):
 
 
 class IsotonicRecalibrator(DistributionRecalibrator):
-    r"""Probabilities mapped to the observed frequencies; Kuleshov, Fenner and Ermon (2018), Accurate uncertainties.
+    r"""Probabilities mapped to observed frequencies; Kuleshov, Fenner and Ermon (2018), Accurate uncertainties.
 
     .. math:: \tilde F(y) = R(F(y)), \qquad R(F(y_i)) = \frac{1}{n + 1} \left| \{ j : F(y_j) \le F(y_i) \} \right|
 
     with F the distribution function that the regressor predicts for the row, and R isotonic, linear between the
     calibration rows, from R(0) = 0 to R(1) = 1. The quantile q is thus the regressor's quantile :math:`R^{-1}(q)`.
 
-    Three details are our choice. The denominator is n + 1 instead of n, because the largest of n rows is not the
+    Three details are choices of hetcal. The denominator is n + 1 instead of n, because the largest of n rows is not the
     largest possible value. R is linear instead of constant between the rows, so that it can be inverted. The standard
     deviation of F is first multiplied by `factor_` (see `StdRecalibrator`), which does not change R(F(y)) at the
     calibration rows. Otherwise, with a standard deviation ten times too small, a fifth of all F(y) would be 1 to the
@@ -173,13 +173,13 @@ class ConformalRecalibrator(Recalibrator):
     with :math:`s_{(k)}` the k-th smallest of `scores_`. New rows that are exchangeable with the calibration rows are
     covered with probability `level` or more, on average over all rows, whatever the regressor. If k > n, no finite
     interval has that guarantee: the interval is infinite, with a `CalibrationRowsWarning`. For a regressor that
-    predicts a transformed target, residuals are those of t, so that the range of y is kept. Lei et al. (2018),
+    predicts a transformed target t, residuals are those of t, so that the range of y is kept. Lei et al. (2018),
     Distribution-free predictive inference for regression, section 5.2.
 
     The rule is three lines of NumPy. MAPIE's `SplitConformalRegressor` gives the same numbers (the tests compare them).
-    But it requires the level before it sees the calibration rows, scikit-learn's tools cannot clone it, and the lower
-    end of its `StdConformityScore` (1.6) is one rank too narrow unless (n + 1) level is whole. So it is not a
-    dependency.
+    It is not a dependency for three reasons: it requires the level before it sees the calibration rows, scikit-learn's
+    tools cannot clone it, and the lower end of its `StdConformityScore` (1.6) is one rank too narrow unless
+    (n + 1) level is a whole number.
 
     Args:
         regressor: A regressor with `predict(X, return_std=True)`. For "split" it must be fitted, and is neither changed
@@ -187,7 +187,7 @@ class ConformalRecalibrator(Recalibrator):
         method: "split" calibrates a fitted regressor on rows that it has not seen. "cross" needs no such rows: a clone
             is fitted without each fold in turn, the scores of the held-out rows are pooled, and a clone fitted on all
             rows predicts. `level` is then approximate, because the model that predicts was not scored. Coverage is too
-            low if with more rows the standard deviation shrinks faster than the errors; more folds reduce the gap.
+            low if the standard deviation shrinks faster than the errors as rows are added; more folds reduce the gap.
             (MAPIE's CV+ keeps the clone of every fold and compares each new row with all training rows, which
             guarantees a coverage of nearly 2 level - 1. Here one model predicts, at linear cost.)
         cv: Folds for "cross": a number (of consecutive rows, as everywhere in scikit-learn; give
@@ -236,7 +236,7 @@ class ConformalRecalibrator(Recalibrator):
         """Standardized residual of each row, from a clone that was fitted without it."""
         if isinstance(self.regressor, FrozenEstimator):
             advice = "give the regressor itself, or method='split'"
-            raise must("regressor", "be one that can be fitted again for method='cross'", self.regressor, advice)
+            raise must("regressor", "allow another fit for method='cross'", self.regressor, advice)
         X, y = indexable(X, y)
         folds = list(check_cv(self.cv, y).split(X, y))
         counts = np.bincount(np.concatenate([held_out for _, held_out in folds]), minlength=len(y))
@@ -251,7 +251,7 @@ class ConformalRecalibrator(Recalibrator):
         return z
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The regressor's own mean, with `return_std=True` also its standard deviation; only intervals change."""
+        """The regressor's own mean; with `return_std=True` also its standard deviation. Only intervals change."""
         check_is_fitted(self)
         if not return_std:
             return self.regressor_.predict(X)
@@ -291,7 +291,7 @@ RECALIBRATORS: dict[str, type[Recalibrator]] = {
 
 
 def predict_one_target(regressor: Any, X: Any) -> Distribution:
-    """The regressor's distribution of one target; a type of distribution that is unknown here counts as Gaussian."""
+    """The regressor's distribution of one target; an unknown type of distribution is treated as Gaussian."""
     prediction = predict_distribution(regressor, X)
     if not isinstance(prediction, Distribution):
         prediction = Prediction(prediction.mean, prediction.std)
@@ -324,7 +324,7 @@ def scale_std(prediction: Distribution, factor: float) -> Distribution:
 
 @np.errstate(over="ignore")
 def standardized_residuals(prediction: Distribution, y: Floats) -> Floats:
-    """(y - mean) / std; infinite values, of a target that the prediction excludes, are refused."""
+    """(y - mean) / std; a target that the prediction excludes would make it infinite and is refused."""
     return check_vector("(y - mean) / std", prediction.z(y))
 
 
@@ -348,7 +348,7 @@ def check_fitted(regressor: Any) -> Any:
         try:
             check_is_fitted(regressor)
         except NotFittedError as error:
-            advice = "call its fit first, with other rows than those given here"
+            advice = "call its fit first, with rows other than those given here"
             raise must("regressor", "be fitted", regressor, advice, NotFittedError) from error
     return regressor
 

@@ -25,7 +25,7 @@ from hetcal.training import MIN_ROWS_FOR_VALIDATION
 from hetcal.transforms import TRANSFORMS, PerTarget, Standardizer, TargetTransform
 
 # The standardized target is rounded to a thousandth of its standard deviation, which is the estimators' floor of sigma.
-# Rounding errors of y (in kelvin instead of degrees Celsius, say) then vanish. Otherwise a single bit would grow into
+# This removes rounding errors of y (in kelvin instead of degrees Celsius, say). Otherwise a single bit would lead to
 # another model, because training is chaotic.
 TARGET_GRID = 2.0**-10
 
@@ -56,19 +56,19 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         estimator_options: Further settings of the estimator, such as `{"samples": 20}`.
         objective_weight: Weight of the objective relative to the estimator's own loss.
         learning_rate: Peak learning rate of AdamW.
-        weight_decay: Weight decay of AdamW; `hetcal.training.TrainingSettings` tells how it depends on the number of
-            rows.
+        weight_decay: Weight decay of AdamW; `hetcal.training.TrainingSettings` describes how it depends on the
+            number of rows.
         batch_size: Rows per training step.
         max_steps: Upper limit on the training steps; it bounds the training time, whatever the number of rows.
         max_epochs: Upper limit on the passes over the data.
         patience: Epochs without a better validation score after which training stops.
         validation_fraction: Fraction of the training rows held out to choose the best epoch.
         input_noise: Noise on the standardized inputs in training, which widens the intervals of small tables;
-            `hetcal.training.TrainingSettings` tells how it depends on the number of rows.
+            `hetcal.training.TrainingSettings` describes how it depends on the number of rows.
         column_order: "by_name" accepts the columns of a frame in any order; "as_fitted" refuses another order, as
             scikit-learn's own estimators do.
         random_state: None, an integer, or a NumPy generator. An integer makes fit and predict reproducible bit for bit
-            on one machine with one number of threads. Global generators are not touched, unless a user's network draws
+            on one machine with one number of threads. Global generators are not used, unless a user's network draws
             from them itself (`torch.nn.functional.dropout`); use `nn.Dropout` there instead.
         device: "cpu" or "cuda".
         progress: Show a progress bar during training.
@@ -162,7 +162,7 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
             sample_weight: (n,) weights, at least 0; a weight of 2 counts exactly like giving the row twice.
             groups: (n,) labels of rows that belong together (a patient, a day). Whole groups are then held out for
                 validation. Give them if you will predict for new groups; otherwise training stops too late, and the
-                intervals for new groups come out too narrow.
+                intervals for new groups are too narrow.
         """
         objective = resolve_name("objective", self.objective, OBJECTIVES)
         check_likelihood(self.family, objective)
@@ -190,7 +190,7 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
     def _fit_candidate(
         self, name: str | None, objective: Objective, rows: TrainingRows, held_out: Sequence[int] = ()
     ) -> "Candidate":
-        """A model of the target under one transform, which is fitted without the `held_out` rows."""
+        """Train a model of the target under one transform; the transform is fitted without the `held_out` rows."""
         target, transform = rows.target, None
         if name is not None:
             weights = rows.weights.copy()
@@ -260,7 +260,7 @@ def likeliest(candidates: Sequence[Candidate], rows: TrainingRows) -> Candidate:
 def in_units_of_y(
     prediction: Prediction, scaler: Standardizer, transform: TargetTransform | PerTarget | None
 ) -> Prediction | TransformedPrediction:
-    """Undo standardization and transform of y: the one place where a prediction returns to the units of y."""
+    """Undo the standardization and the transform of y; predictions return to the units of y only here."""
     prediction = scaler.inverse(prediction)
     return prediction if transform is None else TransformedPrediction(prediction, transform)
 
@@ -284,7 +284,7 @@ def check_likelihood(family: Any, objective: Objective) -> None:
 
 
 def check_passes(options: Any, objective: Objective, objective_weight: Any) -> None:
-    """Refuse a single pass, which has no spread: the likelihood would see the floor of sigma only."""
+    """Refuse a single pass, which has no spread: the likelihood would only see the floor of sigma."""
     if check_estimator_options(options).get("samples") == 1 and objective is not squared_error and objective_weight:
         advice = "give at least 4 passes, or use objective='squared_error'"
         raise must("samples", "be at least 4 for an objective that trains sigma", 1, advice)
@@ -315,6 +315,6 @@ def warn_of_constants(target: Floats) -> None:
 
 def fit_target_scaler(target: Floats, weights: Floats) -> Standardizer:
     scaler = Standardizer().fit(target, weights)
-    # Intervals around a constant are then narrow compared with it, whatever its units.
+    # Intervals around a constant are then narrow relative to it, in any units.
     scaler.spread = np.where(scaler.is_constant, 1e-6, scaler.spread)
     return scaler

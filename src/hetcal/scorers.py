@@ -28,7 +28,7 @@ def crps_scorer(regressor: Any, X: Any, y: ArrayLike) -> float:
 
 
 def nll_scorer(regressor: Any, X: Any, y: ArrayLike) -> float:
-    """Negated negative log likelihood, the mean log density of y: it punishes overconfidence severely."""
+    """Negated negative log likelihood, which is the mean log density of y: it penalizes overconfidence severely."""
     return -float(np.mean(nll(y, predict_distribution(regressor, X))))
 
 

@@ -14,7 +14,7 @@ Split = tuple[RowNumbers, RowNumbers]  # training rows, held-out rows
 
 
 def split_rows(n: int, test_fraction: float, seed: int, groups: NDArray[np.int64] | None = None) -> Split:
-    """Training and test rows in random order; with `groups` about that fraction of the groups is tested on.
+    """Split into training and test rows, in random order; with `groups`, about that fraction of the groups is tested.
 
     >>> train, test = split_rows(10, test_fraction=0.2, seed=0)
     >>> len(train), len(test)
@@ -48,7 +48,7 @@ def split_folds(n: int, folds: int, seed: int, groups: NDArray[np.int64] | None 
 
 
 def hold_out(order: RowNumbers, count: int, groups: NDArray[np.int64] | None = None) -> Split:
-    """Hold out the first `count` rows of an order, or whole groups until there are about as many.
+    """Hold out the first `count` rows of an order; with `groups`, whole groups with about that many rows in total.
 
     At least one group remains for training.
 
@@ -67,7 +67,7 @@ def hold_out(order: RowNumbers, count: int, groups: NDArray[np.int64] | None = N
 
 
 def check_two_groups(groups: NDArray[np.int64]) -> None:
-    """A single group cannot be split."""
+    """Refuse a single group, which cannot be split."""
     known = np.unique(groups)
     if len(known) < 2:
         raise must("groups", "name at least 2 groups", known.tolist(), "omit groups if all rows belong together")

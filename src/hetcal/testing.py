@@ -1,7 +1,7 @@
-"""Checks of the contract for an estimator of your own, in one call for your own tests.
+"""Checks that your own estimator follows the contract, in one call for your tests.
 
-A check that fails raises `AssertionError` with what is wrong and what to do. The same checks run on every estimator of
-hetcal.
+A check that fails raises `AssertionError`; the message states what is wrong and what to do. The same checks run on
+every estimator of hetcal.
 """
 
 import inspect
@@ -22,12 +22,12 @@ MODES = {True: "training mode", False: "evaluation mode"}
 
 
 def check_estimator(make: Callable[..., Any], *, n_inputs: int = 4, objective: Objective = nll_loss) -> None:
-    """Raise `AssertionError` unless the estimator keeps the contract of `hetcal.estimators.base`.
+    """Raise `AssertionError` unless the estimator follows the contract of `hetcal.estimators.base`.
 
     Args:
         make: The estimator's class, or a function `make(network)` that builds one. If it has parameters named `seed` or
             `n_targets`, these are passed and checked too: `lambda network, seed: MyEstimator(network, seed=seed)`.
-        n_inputs: Number of columns of the rows for the checks.
+        n_inputs: Number of input columns in the checks.
         objective: The objective for training. With `squared_error` sigma only has to be positive.
 
     >>> from hetcal.estimators import VarianceHead
@@ -164,12 +164,12 @@ def check_generator(trial: Trial) -> None:
 
 
 def check_repeatability(trial: Trial) -> None:
-    """The same training with the same seed gives the same bits."""
+    """The same training with the same seed gives the same prediction, bit for bit."""
     x, _ = trial.rows(64)
     first = predict(trial.trained(), x)
     torch.manual_seed(12345)  # must have no effect
     second = predict(trial.trained(), x)
-    rule = "be the same bits after the same training with the same seed"
+    rule = "be identical, bit for bit, after the same training with the same seed"
     check_equal(first, second, rule, "seed everything that is drawn")
 
 
@@ -180,7 +180,7 @@ def check_evaluation_mode(trial: Trial) -> None:
     with torch.no_grad():
         first, second = estimator(x), estimator(x)
     check_equal(first, second, "be deterministic in evaluation mode", "draw only if self.training")
-    check_equal(first, predict(estimator, x), "be that of forward()", "see for_prediction()", relative=1e-4)
+    check_equal(first, predict(estimator, x), "agree with forward()", "see for_prediction()", relative=1e-4)
 
 
 def check_rows_stand_alone(trial: Trial) -> None:
@@ -197,7 +197,7 @@ def check_state_dict(trial: Trial) -> None:
     estimator = trial.trained()
     x, _ = trial.rows(64)
     other = trial.build(network_seed=1)
-    predict(other, x)  # so that a cache of earlier weights would show
+    predict(other, x)  # reveals a cache of earlier weights
     other.load_state_dict(estimator.state_dict())
     rule = "be the same after load_state_dict(state_dict())"
     check_equal(predict(estimator, x), predict(other, x), rule, "keep what is learned in parameters and buffers")

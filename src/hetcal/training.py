@@ -1,4 +1,4 @@
-"""The training loop: the one place where estimator and objective meet, and the only one with an optimizer.
+"""The training loop: the only place where estimator and objective meet, and the only one with an optimizer.
 
     prediction = estimator(x)
     loss = objective_weight * objective(prediction, y) + estimator.own_loss(prediction, y, n_train)
@@ -28,11 +28,11 @@ from hetcal.objectives import CRITERIA, Objective
 from hetcal.prediction import Prediction
 from hetcal.splitting import check_two_groups, hold_out
 
-# With fewer rows, a tenth of them cannot tell when to stop; then all rows are trained on.
+# With fewer rows, a tenth of them is too few for early stopping; then all rows are training rows.
 MIN_ROWS_FOR_VALIDATION = 10
 # Up to this number of rows `weight_decay` applies in full.
 WEIGHT_DECAY_ROWS = 1000
-# However few the rows are, noise must not dominate the inputs.
+# Even with very few rows, noise must not dominate the inputs.
 MAX_INPUT_NOISE = 0.3
 MAX_BAD_STEPS = 20
 WARM_UP_STEPS = 100
@@ -56,16 +56,16 @@ class TrainingSettings:
             `max_epochs`.
         learning_rate: Peak learning rate of AdamW. It rises over the first 100 steps, then falls to 0 along half a
             cosine over `max_steps`.
-        weight_decay: Weight decay of AdamW. With n > 1,000 rows it is multiplied by 1,000 / n, because a prior counts
-            less the more data there are. Parameters named raw_* (rates, degrees of freedom) do not decay.
+        weight_decay: Weight decay of AdamW. With n > 1,000 rows it is multiplied by 1,000 / n, because a prior has
+            less influence the more data there are. Parameters named raw_* (rates, degrees of freedom) do not decay.
         batch_size: Rows per training step.
         max_steps: Upper limit on the optimizer steps; it bounds the training time, whatever the number of rows.
         max_epochs: Upper limit on the passes over the data.
         patience: Epochs without a better criterion (see `History`) after which training stops.
         standard_errors: The earliest epoch is kept whose criterion is within this many standard errors of the best.
         input_noise: Noise added to `x`, drawn anew in each step, with a standard deviation of `input_noise / sqrt(n)`
-            for n rows, at most 0.3. Without it the intervals of small data sets come out too narrow, because training
-            rows lie closer to the fitted curve than new rows will.
+            for n rows, at most 0.3. Without it the intervals of small data sets are too narrow, because training rows
+            lie closer to the fitted curve than new rows do.
         gradient_clip: Gradients are clipped to this multiple of their usual norm. A fixed limit would slow down the
             end of training, where sigma is small and every gradient of the likelihood is large.
         seed: Seed of the validation split, of the order of the rows and of the input noise.
@@ -115,7 +115,7 @@ def train(
     groups: Tensor | None = None,
     **settings: Any,
 ) -> History:
-    """Train the estimator in place by AdamW and leave it with the weights of its best epoch, in evaluation mode.
+    """Train the estimator in place with AdamW; it keeps the weights of its best epoch, in evaluation mode.
 
     Args:
         estimator: Any module with the members of `hetcal.estimators.base`.
@@ -178,7 +178,7 @@ class TensorRows:
 
 
 def check_rows(x: Tensor, y: Tensor, sample_weight: Tensor | None, settings: TrainingSettings) -> TensorRows:
-    """All rows on the device, shapes checked (an (n, 1) target would broadcast silently), weights of mean 1."""
+    """Check shapes and values (an (n, 1) target would broadcast silently); move the rows, scale weights to mean 1."""
     for name, value in {"x": x, "y": y}.items():
         if not isinstance(value, Tensor):
             raise must(name, "be a torch tensor", type(value).__name__, "use torch.as_tensor(...)", TypeError)
@@ -189,7 +189,7 @@ def check_rows(x: Tensor, y: Tensor, sample_weight: Tensor | None, settings: Tra
     if not (torch.isfinite(x).all() and torch.isfinite(y).all()):
         raise must("x and y", "be finite", "NaN or infinity", "remove or impute these values first")
     if settings.input_noise and not x.is_floating_point():
-        raise must("input_noise", f"be 0 for x of type {x.dtype}", settings.input_noise, "token ids take no noise")
+        raise must("input_noise", f"be 0 for x of type {x.dtype}", settings.input_noise, "token ids cannot have noise")
     weight = torch.ones(len(y)) if sample_weight is None else sample_weight.to(torch.float32)
     if weight.shape != (len(y),) or not torch.isfinite(weight).all() or weight.min() < 0 or weight.sum() <= 0:
         raise must("sample_weight", "be at least 0, not all 0, one per row", sample_weight, "give one weight per row")
@@ -198,7 +198,7 @@ def check_rows(x: Tensor, y: Tensor, sample_weight: Tensor | None, settings: Tra
 
 
 def check_group_numbers(groups: Tensor | None, n: int) -> GroupNumbers:
-    """The groups numbered from 0, one number per row."""
+    """Number the groups from 0; return one number per row."""
     if groups is None:
         return None
     if groups.shape != (n,):
@@ -225,7 +225,7 @@ class TrainingRun:
         self.history = History(validation_rows=self.validation.index.tolist())
 
     def train_epochs(self) -> None:
-        """Train until patience, steps or epochs run out."""
+        """Train until patience, steps or epochs are exhausted."""
         settings, history = self.settings, self.history
         numbers = range(settings.max_epochs)
         with tqdm(numbers, desc="training", unit="epoch", disable=not settings.progress, leave=False) as bar:
@@ -253,7 +253,7 @@ class TrainingRun:
 
     @torch.no_grad()
     def validate(self, epoch: int) -> None:
-        """Judge the epoch on the validation rows in evaluation mode, block by block."""
+        """Evaluate the epoch on the validation rows, block by block."""
         self.estimator.eval()
         record, scores = EpochRecord(), []
         for index in torch.arange(len(self.validation), device=self.validation.y.device).split(BLOCK_ROWS):
@@ -281,7 +281,7 @@ class TrainingRun:
         return prediction, mean_over_targets(objective_rows), mean_over_targets(own_rows)
 
     def finish(self) -> None:
-        """Keep the weights of the best epoch; without validation rows those of the last."""
+        """Keep the weights of the best epoch, or of the last epoch if there are no validation rows."""
         self.checkpoints.restore()
         self.estimator.eval()
         self.history.best_epoch = self.checkpoints.chosen_epoch if len(self.validation) else len(self.history) - 1
@@ -311,7 +311,7 @@ def mean_over_targets(values: Tensor) -> Tensor:
 def split_tensors(
     rows: TensorRows, validation_fraction: float, generator: torch.Generator, groups: GroupNumbers = None
 ) -> tuple[TensorRows, TensorRows]:
-    """Random training and validation rows, or whole groups; no validation rows if there are too few to judge by."""
+    """Split into training and validation rows, at random or by groups; few rows are all used for training."""
     n_validation = math.ceil(validation_fraction * len(rows)) if len(rows) >= MIN_ROWS_FOR_VALIDATION else 0
     order = torch.randperm(len(rows), generator=generator).numpy()
     parts = hold_out(order, n_validation, groups)
@@ -322,13 +322,13 @@ def split_tensors(
 def batches(
     rows: TensorRows, batch_size: int, generator: torch.Generator, noise_std: float = 0.0
 ) -> Iterator[TensorRows]:
-    """All rows in random order, in batches of nearly equal size: a last batch of one row would be noise."""
+    """Yield all rows in random order, in batches of nearly equal size: a last batch of one row would be noise."""
     order = torch.randperm(len(rows), generator=generator).to(rows.y.device)
     for index in order.tensor_split(math.ceil(len(rows) / batch_size)):
         batch = rows.take(index)
         if noise_std:
             noise = torch.randn(batch.x.shape, generator=generator).to(batch.x)
-            batch.x.add_(noise, alpha=noise_std)  # a copy of its own: indexing by rows makes one
+            batch.x.add_(noise, alpha=noise_std)  # x is a copy, because rows are selected by index
         yield batch
 
 
@@ -360,7 +360,7 @@ class Step:
         if norm > limit:
             torch._foreach_mul_(gradients, limit / norm)
             norm = limit
-        if norm > 0:  # a batch without any gradient says nothing about the usual one
+        if norm > 0:  # a batch without gradient carries no information about the usual norm
             self.usual_norm = norm if math.isinf(self.usual_norm) else 0.95 * self.usual_norm + 0.05 * norm
         self.optimizer.step()
         self.schedule.step()
@@ -382,5 +382,5 @@ class Step:
 
 
 def rate_factor(step: int, max_steps: int) -> float:
-    """The learning rate relative to its peak: a short rise, because the first gradients mislead, then half a cosine."""
+    """Learning rate relative to its peak: a short rise, because the first gradients mislead, then half a cosine."""
     return min(1.0, (step + 1) / WARM_UP_STEPS) * (1 + math.cos(math.pi * min(1.0, step / max_steps))) / 2

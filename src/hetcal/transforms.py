@@ -1,10 +1,10 @@
 r"""Scales of columns and targets: standardization, and increasing transforms g of the target.
 
-`Standardizer` brings the columns of a table and the target to mean 0 and standard deviation 1. With a transform the
-network learns t = g(y), which is closer to the family of the prediction. Intervals and quantiles are mapped back
-exactly, and the density includes the Jacobian (`hetcal.prediction.TransformedPrediction`). Therefore every g is
-increasing on the whole real line, `inverse` has a value for every real t, and values of y far outside those of `fit`
-raise no warning. Everything learned is a float or an array of floats, in float64.
+`Standardizer` scales the columns of a table and the target to mean 0 and standard deviation 1. With a transform the
+network learns t = g(y), whose distribution is closer to the family of the prediction. Intervals and quantiles are
+mapped back exactly, and the density includes the Jacobian (`hetcal.prediction.TransformedPrediction`). Therefore every
+g is increasing on the whole real line, `inverse` has a value for every real t, and values of y far outside those of
+`fit` cause no warning. Everything learned is a float or an array of floats, in float64.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ from hetcal.prediction import Prediction
 
 # Limit of the values of `inverse`, so that their sums and differences stay finite.
 LARGEST_VALUE = 1e300
-# Number of knots of the normal scores: all distinct values if they are few, then slowly more with their number.
+# Number of knots of the normal scores: all distinct values if they are few; beyond that it grows slowly.
 FEWEST_KNOTS, MOST_KNOTS = 12, 100
-# Knots closer than this fraction of the typical distance per unit of t, or than this in t, are merged: slopes stay
-# bounded.
+# Knots that are closer than this fraction of the typical distance per unit of t, or closer than this in t, are merged,
+# so that slopes stay bounded.
 SMALLEST_STEP = 1e-3
 # Deviations below this fraction of the largest value are rounding errors of float64, not data.
 FLOAT_ROUNDING = 1e-13
@@ -50,7 +50,7 @@ class Standardizer:
         total = np.where(total > 0, total, 1.0)
         filled = np.where(present, values, 0.0)
         largest = np.abs(filled).max(axis=0, initial=0.0)
-        # Division by a power of two is exact, so that rounding errors of the scale never move a value.
+        # Division by a power of two is exact, so that the scale never adds a rounding error.
         self.magnitude = np.where(largest > 0, 2.0 ** np.floor(np.log2(np.where(largest > 0, largest, 1.0))), 1.0)
         filled = filled / self.magnitude
         self.center = (weights * filled).sum(axis=0) / total
@@ -68,7 +68,7 @@ class Standardizer:
         return self.spread * self.magnitude
 
     def inverse(self, prediction: Prediction) -> Prediction:
-        """A prediction of the standardized target, in the units of y."""
+        """Convert a prediction of the standardized target to the units of y."""
         return prediction.scaled(self.spread, self.center).scaled(self.magnitude)
 
 
@@ -104,7 +104,7 @@ class Log(TargetTransform):
     def fit(self, y: Floats, weights: Floats, name: str = "y") -> Self:
         wrong = np.asarray(y)[(np.asarray(y) <= 0) & (np.asarray(weights) > 0)]
         if wrong.size:
-            advice = f"{wrong.size} of {len(y)} values are not, this is the smallest; 'yeo-johnson' takes any values"
+            advice = f"{wrong.size} of {len(y)} values are not, this is the smallest; 'yeo-johnson' accepts any values"
             raise must(name, "be greater than 0 for target_transform='log'", float(wrong.min()), advice)
         return self
 
@@ -131,7 +131,8 @@ class YeoJohnson(TargetTransform):
 
     .. math:: -\frac12 \log \mathrm{var}(g(y)) + \mathrm{mean}(\log g'(y))
 
-    over [0, 2] (weighted, to three decimals); otherwise g would not reach every real number. Yeo and Johnson (2000).
+    over [0, 2] (weighted, to three decimals); outside this range g would not reach every real number. Yeo and Johnson
+    (2000).
 
     >>> y = np.random.default_rng(0).lognormal(size=1000)
     >>> YeoJohnson().fit(y, np.ones(1000)).power
@@ -171,7 +172,7 @@ class YeoJohnson(TargetTransform):
 
 
 def yeo_johnson(x: Floats, power: float) -> Floats:
-    """The power of Box and Cox of 1 + x above 0, mirrored with 2 - power below."""
+    """Box-Cox transform of 1 + x above 0, mirrored with 2 - power below."""
     return np.copysign(special.boxcox1p(np.abs(x), np.where(x < 0, 2 - power, power)), x)
 
 
@@ -188,7 +189,7 @@ def most_likely_power(x: Floats, weights: Floats) -> float:
         variance = np.average((t - np.average(t, weights=weights)) ** 2, weights=weights)
         return float(np.log(variance) / 2 - (power - 1) * mean_log)
 
-    # Further decimals are noise, and rounding errors of the units of y would show in them.
+    # Further decimals are noise, and would depend on rounding errors in the units of y.
     return round(float(optimize.minimize_scalar(loss, bounds=(0, 2), method="bounded").x), 3)
 
 
@@ -198,9 +199,9 @@ class Quantile(TargetTransform):
     F is the weighted distribution function with mid-ranks, :math:`F(y) = P(Y < y) + \frac12 P(Y = y)`. The knots are
     all distinct values if they are few, otherwise about :math:`2 m^{2/5}` of the m values (12 to 100), evenly in t.
     Knots closer than a thousandth of the typical distance are merged, so that no slope is nearly infinite. Beyond the
-    ends the slope is the smallest of the outer tenth of the pieces (at least three). A tail that is too long costs
-    little, whereas one that is too short costs much: a new value is then dozens of standard deviations away. The slope
-    at a knot is the geometric mean of the slopes on either side.
+    ends the slope is the smallest of the outer tenth of the pieces (at least three). A tail that is too long does
+    little harm, whereas one that is too short does much: a new value is then dozens of standard deviations away. The
+    slope at a knot is the geometric mean of the slopes on either side.
 
     >>> Quantile().fit(np.array([1.0, 2.0, 10.0]), np.ones(3)).forward([1.0, 2.0, 10.0, 6.0]).round(2)
     array([-0.97,  0.  ,  0.97,  0.48])
@@ -246,7 +247,7 @@ class Quantile(TargetTransform):
 
 
 def normal_scores(weights: Floats) -> Floats:
-    """Normal quantiles of the mid-ranks of ascending values, counted from the nearer end, so that none is infinite."""
+    """Normal quantiles of the mid-ranks of ascending values; counting from the nearer end keeps them finite."""
     mass = weights / weights.sum()
     below = np.cumsum(mass) - mass / 2
     above = np.cumsum(mass[::-1])[::-1] - mass / 2
@@ -254,7 +255,7 @@ def normal_scores(weights: Floats) -> Floats:
 
 
 def evenly_spaced(scores: Floats) -> NDArray[np.intp]:
-    """Indices of the values that become knots: all if they are few, otherwise the nearest to an even grid of scores."""
+    """Indices of the values that become knots: all if they are few, otherwise those nearest to even steps in t."""
     count = int(np.clip(2 * len(scores) ** 0.4, FEWEST_KNOTS, MOST_KNOTS))
     if len(scores) <= count:
         return np.arange(len(scores))
@@ -263,7 +264,7 @@ def evenly_spaced(scores: Floats) -> NDArray[np.intp]:
 
 
 def merge_near(knots: Floats, scores: Floats, mass: Floats) -> tuple[Floats, Floats]:
-    """Merge neighbors that are too close in y or t into one knot at their weighted mean: slopes stay bounded."""
+    """Merge neighbors that are too close in y or t into one knot at their weighted mean; slopes then stay bounded."""
     if len(knots) == 1:
         return knots, scores
     typical = np.median(np.diff(knots) / np.maximum(np.diff(scores), SMALLEST_STEP))  # of y per unit of t
@@ -276,7 +277,7 @@ def merge_near(knots: Floats, scores: Floats, mass: Floats) -> tuple[Floats, Flo
 
 
 def weighted_rows(y: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """The rows with weight, in float64."""
+    """Return the rows with positive weight, in float64."""
     y, weights = np.asarray(y, dtype=np.float64), np.asarray(weights, dtype=np.float64)
     return y[weights > 0], weights[weights > 0]
 

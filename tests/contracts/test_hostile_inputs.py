@@ -211,7 +211,7 @@ SETTINGS = [
     ({"estimator_options": {"masks": "row"}}, r"masks must be one of \['per_row', 'shared'\], got masks='row'"),
     (
         {"network": nn.Sequential(nn.Linear(7, 4), nn.Dropout(0.2), nn.Linear(4, 1))},
-        r"network must take rows of 3 numbers, .*give a class or function",
+        r"network must accept rows of 3 numbers, .*give a class or function",
     ),
     ({"network": lambda: None}, r"network must be callable as network\(n_inputs, n_outputs\)"),
     ({"network": 5}, r"network must be None, an nn.Module, or a class or function"),

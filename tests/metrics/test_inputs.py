@@ -53,7 +53,7 @@ def test_mean_without_std_is_refused(metric):
 @pytest.mark.parametrize("make", [Prediction, transformed])
 def test_prediction_beside_std_is_refused(metric, make):
     """Which of the two would count?"""
-    message = r"std must be left out beside a prediction, got std=array\(\[1., 2.\]\); the prediction has its own"
+    message = r"std must be omitted if a prediction is given, got std=array\(\[1., 2.\]\); the prediction has its own"
     with pytest.raises(TypeError, match=message):
         metric(Y, make(MEAN, STD), STD)
 
@@ -67,8 +67,8 @@ def test_prediction_beside_std_is_refused(metric, make):
         (Y, MEAN, np.array([1.0, 0.0]), r"std must be greater than 0, got std=0.0; .* see row 1"),
         (Y, MEAN[:1], STD[:1], r"mean must have as many values as y \(2\), got mean='1 values'"),
         (Y[:, None], MEAN, STD, r"y must be one-dimensional, got y='array of shape \(2, 1\)'; use its column"),
-        (Y, TWO, TWO, r"mean must be one-dimensional, got mean='array of shape \(2, 2\)'; take one target at a time: "),
-        (TWO, MEAN, STD, r"y must be one-dimensional, got y='array of shape \(2, 2\)'; take one target at a time: y"),
+        (Y, TWO, TWO, r"mean must be one-dimensional, got mean='array of shape \(2, 2\)'; pass one target at a time: "),
+        (TWO, MEAN, STD, r"y must be one-dimensional, got y='array of shape \(2, 2\)'; pass one target at a time: y"),
         (TWO, TWO[:, :1], TWO[:, :1], r"mean must have the shape of y \(2, 2\), got mean='array of shape \(2, 1\)'; "),
         (TWO, TWO[:1], TWO[:1], r"mean must have the shape of y \(2, 2\), got mean='array of shape \(1, 2\)'; give "),
         (TWO * [1, np.nan], TWO, TWO, r"y must be finite, got y=nan"),

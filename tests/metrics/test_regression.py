@@ -405,7 +405,7 @@ class TestSeveralTargets:
     def test_curve_is_of_one_target(self, columns):
         """Instead of a curve of all rows of all targets."""
         message = (
-            r"y must be one-dimensional, got y='array of shape \(300, 3\)'; take one target at a time: "
+            r"y must be one-dimensional, got y='array of shape \(300, 3\)'; pass one target at a time: "
             r"y\[:, 0\] with prediction.target\(0\), or with mean\[:, 0\] and std\[:, 0\]"
         )
         with pytest.raises(ValueError, match=message):

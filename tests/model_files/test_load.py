@@ -61,7 +61,7 @@ def test_own_network_that_does_not_fit(tmp_path, monkeypatch):
         "shape (6,) is needed; 'network.3.weight' F32 of shape (2, 6) where F32 of shape (6, 6) is needed, and 2 more; "
         "give what the model was fitted with"
     )
-    with pytest.raises(ModelFileError, match="must fit the network it is loaded with, got network must take rows of"):
+    with pytest.raises(ModelFileError, match="must fit the network it is loaded with, got network must accept rows of"):
         load("model.hetcal", network=nn.Linear(3, 2))
     with pytest.raises(ModelFileError) as caught:
         load("model.hetcal")

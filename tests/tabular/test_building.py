@@ -38,7 +38,7 @@ def test_options_are_copied():
 def test_only_what_an_estimator_accepts():
     """Seed and number of targets are passed to those that take them; several targets need one that does."""
     assert resolve_estimator(OneTarget, None, n_targets=1, seed=7) == (OneTarget, {})
-    with pytest.raises(ValueError, match=r"estimator must take n_targets for several targets or classes"):
+    with pytest.raises(ValueError, match=r"estimator must accept n_targets for several targets or classes"):
         resolve_estimator(OneTarget, None, n_targets=2, seed=7)
     for hidden in ("network", "seed", "n_targets"):
         with pytest.raises(ValueError, match=rf"estimator_options must be one of .*got estimator_options='{hidden}'"):

@@ -1,12 +1,12 @@
-"""Raw files from the user's folder, from our cache or from the network, never unchecked.
+"""Raw files from the user's folder, from our cache or from the network, always verified.
 
-pooch keeps the cache: it compares the SHA-256, downloads a file that is missing or wrong, and moves it into place.
-The transfer itself is `_download`, because pooch does not keep four promises:
+pooch manages the cache: it compares the SHA-256, downloads a file that is missing or wrong, and moves it into place.
+The transfer itself is `_download`, because pooch does not provide four properties:
 
-- No more is received than the published size. pooch compares checksums when everything is on the disk already.
-- The file comes from the first of several addresses that has it, and the error says in one sentence what each did.
+- No more is received than the published size. pooch compares checksums only when everything is already on the disk.
+- The file comes from the first of several addresses that has it, and the error states what went wrong with each.
 - It may be a member of a zip archive whose own checksum is unknown; no other member is unpacked.
-- The cache holds published files only. pooch keeps a wrong file while no address answers, and part of one when killed.
+- The cache holds only published files. pooch keeps a wrong file if no address answers, and a partial one if killed.
 """
 
 import contextlib
@@ -30,14 +30,14 @@ ARCHIVE_LIMIT = 2**25
 
 
 class _RefusedError(Exception):
-    """These bytes are not the published file; the text says why."""
+    """These bytes are not the published file; the message gives the reason."""
 
 
 def fetch(raw: RawFile) -> bytes:
-    """Return the published bytes of a raw file, from the folder `HETCAL_DATA` if that is set, else by the cache.
+    """Return the published bytes of a raw file, from the folder `HETCAL_DATA` if that is set, otherwise from the cache.
 
     A file that is not the published one, byte for byte, is never returned. In our own cache it is removed and
-    downloaded again; in the user's folder it is named and left alone.
+    downloaded again; in the user's folder it is reported and not changed.
     """
     folder = os.environ.get("HETCAL_DATA")
     if folder:
@@ -50,7 +50,7 @@ def fetch(raw: RawFile) -> bytes:
     logger = pooch.get_logger()
     with contextlib.ExitStack() as stack:
         stack.callback(logger.setLevel, logger.level)
-        logger.setLevel("WARNING")  # it would announce every download on the standard error
+        logger.setLevel("WARNING")  # it would announce every download on standard error
         path = Path(cache.fetch(raw.name, downloader=partial(_download, raw)))
     return _read(raw, path)
 
@@ -63,7 +63,7 @@ def _from_user_folder(raw: RawFile, folder: Path) -> bytes:
             return _read(raw, path)
         except _RefusedError as error:
             rule = f"name a folder with the published {raw.name!r}"
-            advice = f"{path} {error}; replace that file (it was not touched)"
+            advice = f"{path} {error}; replace that file (it was not changed)"
             raise must("HETCAL_DATA", rule, str(folder), advice) from None
     addresses = " or ".join(map(str, raw.addresses))
     advice = f"put the file into {folder}, from {addresses}, or unset HETCAL_DATA to download it"
@@ -71,12 +71,12 @@ def _from_user_folder(raw: RawFile, folder: Path) -> bytes:
 
 
 def _read(raw: RawFile, path: Path) -> bytes:
-    """Read at most one byte more than published: enough to refuse a file, however large it is or unpacks to."""
+    """Read at most one byte more than published, which is enough to refuse a file of any size, packed or unpacked."""
     try:
         with path.open("rb") if path.name == raw.name else gzip.open(path) as file:
             return _checked(raw, file.read(raw.bytes + 1))
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        raise _RefusedError("is not a whole gzip file") from None
+        raise _RefusedError("is not a complete gzip file") from None
 
 
 def _checked(raw: RawFile, content: bytes) -> bytes:
@@ -90,12 +90,12 @@ def _checked(raw: RawFile, content: bytes) -> bytes:
 
 def _download(raw: RawFile, _: str, temporary: str, cache: Any) -> None:
     """Write the published file to `temporary`, for pooch to move it into the cache; it is received in memory."""
-    Path(temporary).unlink()  # pooch has made it; if this process is killed while it waits, nothing may be left
+    Path(temporary).unlink()  # pooch has created it; if this process is killed during the transfer, nothing may remain
     reasons, last = [], None
     for address in raw.addresses:
         try:
             content = _checked(raw, _receive(raw, address))
-        # Whatever goes wrong with one server, in whatever library, the next one may still have the file.
+        # After any error with one server, from any library, the next one may still have the file.
         except Exception as error:
             response = getattr(error, "response", None)
             status = f"HTTP status {response.status_code}" if response is not None else type(error).__name__
@@ -148,8 +148,8 @@ def _member(raw: RawFile, archive: io.BytesIO, name: str) -> bytes:
             member = members.getinfo(name)
         except KeyError:
             raise _RefusedError("has no such member") from None
-        # Python unpacks bzip2 and LZMA members without regard to a limit.
+        # Python unpacks bzip2 and LZMA members without a limit.
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise _RefusedError("is packed in an unusual way")
+            raise _RefusedError("is compressed with an unsupported method")
         with members.open(member) as file:
             return file.read(raw.bytes + 1)

@@ -1,7 +1,7 @@
 """The catalog of data sets: one TOML file per data set in the folder `catalog`, and the folder is the list.
 
 The schema is closed and strict: a misspelled key or a value of another type is an error, so that no line of an entry is
-silently without effect.
+silently ignored.
 """
 
 import tomllib
@@ -32,7 +32,7 @@ Names = Annotated[tuple[str, ...], Field(strict=False)]  # an array of TOML is a
 
 
 class Address(CatalogPart):
-    """Where a raw file can be downloaded: as it is or, with `member`, under that exact name in a zip archive."""
+    """Where a raw file can be downloaded: directly or, with `member`, under that exact name in a zip archive."""
 
     url: str
     member: str = ""

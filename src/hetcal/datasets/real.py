@@ -1,6 +1,6 @@
 """The data sets of the paper as tables: from the bytes of the raw file to features, target and groups.
 
-What is particular to a data set is in its catalog entry, not here. pandas is imported by the first call of `load`.
+What is specific to a data set is in its catalog entry, not here. pandas is imported by the first call of `load`.
 """
 
 import io
@@ -45,7 +45,7 @@ def load(name: str) -> Dataset:
 
     Raises:
         ImportError: pandas is not installed, or pooch is not installed and the file must be downloaded.
-        FileNotFoundError: The file is not stored and cannot be downloaded; the message says where to put it.
+        FileNotFoundError: The file is not stored and cannot be downloaded; the message states where to put it.
         ValueError: The name is unknown, or the file in `HETCAL_DATA` is not the published one.
     """
     entry = read_entry(name)
@@ -81,7 +81,7 @@ def _parse(pandas: Any, entry: CatalogEntry, content: bytes) -> Any:
         header=None if reader.columns else 0,
         names=list(reader.columns) or None,
         na_values=[reader.missing] if reader.missing else [],
-        keep_default_na=False,  # only the entry says what counts as missing
+        keep_default_na=False,  # only the entry defines what counts as missing
     )
 
 

@@ -8,8 +8,8 @@ An estimator is an `nn.Module` around a network with three required members:
 
 Two members are optional: `at_rows(index, n_train)`, called before every training batch, and `for_prediction()`, a
 faster equivalent of `forward` for evaluation mode. Parameters named raw_* are exempt from weight decay. Any object with
-the required members works in `training.train`; the base class only saves writing. `hetcal.testing.check_estimator`
-checks whether an estimator of your own keeps the contract.
+the required members works in `training.train`; the base class is a convenience. `hetcal.testing.check_estimator` checks
+whether your own estimator follows the contract.
 """
 
 from collections.abc import Callable
@@ -22,14 +22,13 @@ from hetcal._checks import check_number, must
 from hetcal.networks import CHANNEL_DROPOUT, DROPOUT_LAYERS, PrivateDropout, replace_layers_
 from hetcal.prediction import Prediction, join_predictions
 
-# The last bits of float32 products depend on the number of rows, so a row's result would depend on its neighbors.
-# Blocks are therefore padded to a multiple of ROW_MULTIPLE, so that no product has a ragged edge. A single row stays
-# cheap, and the activations of BLOCK_ROWS rows of width 128 stay in the cache of one core. One exception remains: if
-# the width of the last hidden layer is not a multiple of 4, the last bit of MKL's narrow product behind it depends on
-# the position of the row.
+# The last bits of float32 products depend on the number of rows, so the result of a row would depend on the other rows.
+# Blocks are therefore padded to a multiple of ROW_MULTIPLE. A single row stays cheap, and the activations of BLOCK_ROWS
+# rows of width 128 stay in the cache of one core. One exception remains: if the width of the last hidden layer is not a
+# multiple of 4, the last bit of MKL's narrow product after it depends on the position of the row.
 ROW_MULTIPLE = 64
 BLOCK_ROWS = 1024
-# Members of an ensemble, or passes. More are probably a typing error that would take hours, or all memory.
+# Members of an ensemble, or passes. A larger number is probably a typing error that would take hours, or all memory.
 MOST_NETWORKS = 10_000
 
 
@@ -37,7 +36,7 @@ class AbstractEstimator(nn.Module):
     """Base class: holds the network. Subclasses define how its outputs become a mean and a standard deviation.
 
     The network's dropout layers are replaced, in place, by layers that draw from the estimator's own generator, so that
-    training is reproducible and torch's global generator is not touched.
+    training is reproducible and torch's global generator is not used.
 
     Args:
         network: Any module (n, ...) -> (n, n_targets * n_outputs).
@@ -87,7 +86,7 @@ def drops_channels(layer: Any) -> bool:
 
 
 def check_outputs(outputs: Tensor, n: int, n_outputs: int, n_targets: int = 1) -> Tensor:
-    """The network's outputs as (n, n_outputs) or (n, n_targets, n_outputs); an error if their number is wrong."""
+    """Return the network's outputs as (n, n_outputs) or (n, n_targets, n_outputs); raise if their number is wrong."""
     columns = n_outputs * n_targets
     if columns == 1 and outputs.shape == (n,):
         outputs = outputs[:, None]
@@ -102,7 +101,7 @@ def check_outputs(outputs: Tensor, n: int, n_outputs: int, n_targets: int = 1) -
 
 
 def parameter_groups(estimator: Any, weight_decay: float) -> list[dict[str, Any]]:
-    """The estimator's parameters for an optimizer, in one or two groups: those named raw_* do not decay.
+    """Return the estimator's parameters for an optimizer, in one or two groups: those named raw_* do not decay.
 
     Weight decay would pull a dropout rate, or degrees of freedom, to an arbitrary value.
     """
@@ -119,8 +118,8 @@ def parameter_groups(estimator: Any, weight_decay: float) -> list[dict[str, Any]
 def predict(estimator: Any, x: Tensor) -> Prediction:
     """Predict all rows in evaluation mode, block by block.
 
-    The result of a row depends neither on its neighbors nor on their number, and memory beyond input and output does
-    not grow with the number of rows.
+    The result of a row does not depend on the other rows, and memory beyond input and output does not grow with the
+    number of rows.
 
     >>> from hetcal.estimators import VarianceHead
     >>> from hetcal.networks import MLP
@@ -132,7 +131,7 @@ def predict(estimator: Any, x: Tensor) -> Prediction:
     try:
         predict_block = estimator.for_prediction() if hasattr(estimator, "for_prediction") else estimator
         parts = []
-        for start in range(0, len(x) or 1, BLOCK_ROWS):  # no rows are one block of padding only
+        for start in range(0, len(x) or 1, BLOCK_ROWS):  # without rows there is one block, of padding only
             block = x[start : start + BLOCK_ROWS]
             n = len(block)
             if n % ROW_MULTIPLE or n == 0:

@@ -29,7 +29,7 @@ class BayesByBackprop(SampledPasses):
 
     with N = `n_train`, :math:`\beta` = `kl_weight`, and :math:`s_0` = `prior_std` :math:`\cdot \sqrt{2 / fan\_in}`, so
     that the prior does not grow with the width. :math:`\beta = 1` is Bayes' rule. With tens of thousands of weights and
-    hundreds of rows the prior then dominates the data, which is why the default is smaller.
+    hundreds of rows, the prior then dominates the data; therefore the default is smaller.
 
     Args:
         network: Any module; its linear and convolutional layers get Gaussian weights, in place.

@@ -1,4 +1,4 @@
-"""Which epoch's weights an estimator keeps: the earliest that is as good as the best, as far as the scores can tell."""
+"""The choice of the epoch whose weights are kept: the earliest that is not significantly worse than the best."""
 
 import copy
 import math
@@ -6,16 +6,16 @@ from typing import Any
 
 from torch import Tensor
 
-# Copies of the weights that are kept at a time; more would cost memory and change little.
+# Number of copies of the weights that are kept; more would cost memory and change little.
 MAX_CHECKPOINTS = 10
 
 
 class Checkpoints:
     """Copies of an estimator's weights from the epochs that may be chosen in the end.
 
-    The choice is the earliest epoch whose mean score is within `standard_errors` of the best. Later epochs are no
-    better as far as the validation rows can tell, and their sigma has had more time to adapt to the training rows,
-    where residuals are smaller than on new rows. This is the one-standard-error rule of Breiman et al. (1984),
+    The choice is the earliest epoch whose mean score is within `standard_errors` of the best. Later epochs are not
+    significantly better on the validation rows, and their sigma has had more time to adapt to the training rows, where
+    residuals are smaller than on new rows. This is the one-standard-error rule of Breiman et al. (1984),
     Classification and Regression Trees, with the standard error of the difference row by row.
 
     Args:
@@ -37,7 +37,7 @@ class Checkpoints:
         return math.inf if math.isnan(mean) else mean
 
     def consider(self, epoch: int, scores: Tensor) -> None:
-        """Take note of an epoch and its scores, (n,); lower is better."""
+        """Record an epoch with its scores, (n,); lower is better."""
         if self.scores is None or self.mean(scores) < self.mean(self.scores):
             self.epoch, self.scores = epoch, scores
             near = [candidate for candidate in self.candidates if self.is_near(candidate[1], scores)]
@@ -57,6 +57,6 @@ class Checkpoints:
         return self.candidates[0][0] if self.candidates else self.epoch
 
     def restore(self) -> None:
-        """Give the estimator the weights of the chosen epoch."""
+        """Load the weights of the chosen epoch into the estimator."""
         if self.candidates:
             self.estimator.load_state_dict(self.candidates[0][2])

@@ -26,12 +26,12 @@ class ConcreteDropout(MCDropout):
 
     .. math:: \frac1N \sum_l \frac{\ell^2 \lVert W_l \rVert^2}{2 (1 - p_l)} + K_l (p_l \log p_l + (1-p_l) \log(1-p_l))
 
-    with t = `temperature`, :math:`\ell` = `length_scale`, N = `n_train`, :math:`W_l` the weights behind dropout layer l
-    and :math:`K_l` the number of units it drops.
+    with t = `temperature`, :math:`\ell` = `length_scale`, N = `n_train`, :math:`W_l` the weights after dropout layer l
+    and :math:`K_l` the number of units that it applies to.
 
     Args:
         network: A module with `nn.Dropout` layers, whose rates are the initial rates. If it has none, dropout of `rate`
-            is inserted before every weight layer but the first, with a `DropoutInsertedWarning`.
+            is inserted before every weight layer except the first, with a `DropoutInsertedWarning`.
         rate: Initial rate of inserted layers, and of layers with rate 0.
         length_scale: Prior length scale; a larger one means smaller weights.
         temperature: Temperature of the relaxation; 0 would be hard masks.
@@ -81,7 +81,7 @@ class ConcreteDropout(MCDropout):
         return [layer for layer in self.random_layers if isinstance(layer, ConcreteMasks)]
 
     def for_prediction(self) -> Callable[[Tensor], Prediction]:
-        return self  # soft masks drop no unit entirely, so there is nothing to save
+        return self  # soft masks drop no unit entirely, so no unit can be omitted
 
     def own_loss(self, prediction: Prediction, y: Tensor, n_train: int) -> Tensor:
         """The divergence from the prior per training row: one number."""

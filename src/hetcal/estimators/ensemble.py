@@ -1,8 +1,8 @@
 """Sigma from several networks: deep ensembles (Lakshminarayanan et al., 2017), trained as one batched network.
 
-The members' parameters are stacked along a leading axis and run together through `torch.func`, whatever the network.
-All members see the same batch, because the pooled prediction needs all of them on the same rows. Each member has its
-own initial weights and dropout masks, and its own loss ignores a random half of every batch, drawn for each member.
+The members' parameters are stacked along a leading axis, and all members run together through `torch.func`, for any
+network. All members see the same batch, because the pooled prediction needs all of them on the same rows. Each member
+has its own initial weights and dropout masks, and its own loss ignores a random half of every batch.
 """
 
 import copy
@@ -59,12 +59,12 @@ class AbstractEnsemble(AbstractEstimator):
         networks = [self.network, *(copy.deepcopy(self.network) for _ in range(self.members - 1))]
         for member, other in enumerate(networks):
             if member:
-                initialize_(other, seed=self.seed + 7919 * member)  # a prime: members of near seeds do not coincide
+                initialize_(other, seed=self.seed + 7919 * member)  # a prime: nearby seeds share no members
             for layer in other.modules():
                 if isinstance(layer, MemberDropout):
                     layer.member.fill_(member)
         parameters, buffers = stack_module_state(networks)
-        # In a list, so that its own parameters, which are never used, are not parameters of the ensemble.
+        # In a list, so that its own parameters, which are never used, do not become parameters of the ensemble.
         self.template = [copy.deepcopy(self.network)]
         is_trained = {name: parameter.requires_grad for name, parameter in self.network.named_parameters()}
         del self.network
@@ -113,10 +113,10 @@ class AbstractEnsemble(AbstractEstimator):
         return torch.stack([call(*state) for state in members])
 
     def at_rows(self, index: Tensor, n_train: int) -> None:
-        """Draw the weights of the coming rows in each member's own loss; called before every training batch."""
+        """Draw the weights of the next rows in each member's own loss; called before every training batch."""
         if self.members == 1:
             return
-        # Each member ignores its own half of the batch, so that members do not follow the same noise.
+        # Each member ignores its own half of the batch, so that members do not fit the same noise.
         weights = 2.0 * torch.randint(2, (self.members, len(index)), generator=self.generator)
         if self.bootstrap:
             if self._row_weights is None or self._row_weights.shape[1] != n_train:
@@ -126,7 +126,7 @@ class AbstractEnsemble(AbstractEstimator):
         self._batch_weights = weights.to(index.device)
 
     def weigh(self, losses: Tensor) -> Tensor:
-        """Average the losses of members and rows, (members, n, ...), to a loss per row."""
+        """Average the losses (members, n, ...) over the members, weighted, to a loss per row."""
         weights, self._batch_weights = self._batch_weights, None
         if self.training and weights is not None and weights.shape == losses.shape[:2]:
             losses = losses * weights.view(*weights.shape, *(1,) * (losses.ndim - 2)).to(losses)
@@ -137,7 +137,7 @@ class AbstractEnsemble(AbstractEstimator):
 
 
 class Ensemble(AbstractEnsemble):
-    r"""Members with a mean and a sigma each, pooled as a mixture, which separates noise of y from disagreement.
+    r"""Members with a mean and a sigma each, pooled as a mixture, which separates noise of y from their disagreement.
 
     .. math:: \mu = \frac1M \sum_j \mu_j, \qquad
               \sigma^2 = \underbrace{\frac1M \sum_j \sigma_j^2}_{aleatoric}

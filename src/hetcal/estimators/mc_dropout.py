@@ -33,7 +33,7 @@ class MCDropout(SampledPasses):
 
     Args:
         network: A module with `nn.Dropout` layers. If it has none, dropout of `rate` is inserted before every weight
-            layer but the first, with a `DropoutInsertedWarning`.
+            layer except the first, with a `DropoutInsertedWarning`.
         rate: Dropout rate of inserted layers; the network's own layers keep theirs.
         samples: Passes per training step, at least 4; or 1, which is ordinary dropout, for an objective that does not
             train sigma (sigma is then the floor during training).
@@ -86,7 +86,7 @@ class MCDropout(SampledPasses):
         return SampledDropout(layer.p, channels=drops_channels(layer), generator=self.generator)
 
     def for_prediction(self) -> Callable[[Tensor], Prediction]:
-        """The estimator in evaluation mode, without the units that each mask drops where the network allows it."""
+        """The estimator in evaluation mode; where the network allows it, without the units that each mask drops."""
         weights = tuple((weight.data_ptr(), weight._version) for weight in self.network.parameters())
         if self._thinned is None or self._thinned[0] != weights:
             self._thinned = (
@@ -107,7 +107,7 @@ class MCDropout(SampledPasses):
         return super().repeat(layers, h, passes)
 
     def run(self, layers: list[nn.Module], h: Tensor) -> Tensor:
-        """Run a ReLU and the masks behind it as one operation, which saves a tenth of a training step."""
+        """Run a ReLU and the masks after it as one operation, which saves a tenth of a training step."""
         fused = None
         for layer, following in pairwise([*layers, None]):
             if layer is None or layer is fused:
@@ -154,7 +154,7 @@ class SampledDropout(PrivateDropout, RandomLayer):
 
 
 def with_dropout(network: nn.Module, rate: float) -> nn.Module:
-    """The network itself if it has dropout layers, otherwise with dropout before every weight layer but the first."""
+    """Return the network if it has dropout layers; otherwise add dropout before every weight layer except the first."""
     if any(isinstance(layer, (*DROPOUT_LAYERS, PrivateDropout)) for layer in network.modules()):
         return network
     weight_layers = [layer for layer in network.modules() if isinstance(layer, WEIGHT_LAYERS)]
@@ -164,7 +164,7 @@ def with_dropout(network: nn.Module, rate: float) -> nn.Module:
         )
     warnings.warn(
         f"the network has no dropout layer; dropout of rate {rate} was inserted before {len(weight_layers) - 1} "
-        "weight layer(s). Add nn.Dropout to the network to choose the places yourself",
+        "weight layer(s). Add nn.Dropout to the network to choose its positions yourself",
         DropoutInsertedWarning,
         stacklevel=3,
     )
@@ -176,7 +176,7 @@ def with_dropout(network: nn.Module, rate: float) -> nn.Module:
 
 
 class ReLUThenMask(torch.autograd.Function):
-    """`relu(h) * masks` in place; the result alone tells where the gradient passes, with the scale of the masks."""
+    """`relu(h) * masks` in place; the gradient needs only the result, which is positive where the gradient passes."""
 
     @staticmethod
     def forward(ctx: Any, h: Tensor, masks: Tensor, scale: float) -> Tensor:

@@ -14,14 +14,14 @@ from hetcal._checks import check_number
 from hetcal.estimators.base import MOST_NETWORKS, AbstractEstimator, check_outputs
 from hetcal.prediction import Prediction
 
-# Passes that are evaluated together in prediction; it bounds the memory of a block.
+# Number of passes that are evaluated together in prediction; it bounds the memory of a block.
 PASSES_AT_ONCE = 10
 
 
 class RandomLayer(nn.Module):
     """A layer that draws: anew in training, always the same `prediction_samples` draws in evaluation mode.
 
-    The batch holds several passes one after the other; `window` tells which ones.
+    The batch holds several passes one after the other; `window` states which ones.
     """
 
     seed = 0
@@ -35,7 +35,7 @@ class RandomLayer(nn.Module):
         self.register_forward_hook(keep_output)
 
     def frozen(self, h: Tensor) -> Tensor:
-        """The draws of all passes, (prediction_samples, ...): made once for inputs like h, determined by the seed."""
+        """The draws of all passes, (prediction_samples, ...), determined by the seed; made once for inputs like h."""
         like = h.shape[1:], h.dtype, h.device
         if self._frozen is None or self._frozen[0] != like:
             self._frozen = like, self.draw_frozen(h, torch.Generator().manual_seed(self.seed))
@@ -84,7 +84,7 @@ class SampledPasses(AbstractEstimator):
         super().__init__(network, n_targets=n_targets, seed=seed)
 
     def number_layers(self) -> None:
-        """Give every random layer its own seed; to be called when the network is complete."""
+        """Give every random layer its own seed; call this when the network is complete."""
         for number, layer in enumerate(self.random_layers):
             layer.seed = self.seed + number
             layer.prediction_samples = self.prediction_samples
@@ -134,7 +134,10 @@ def moments(passes: Tensor, std_floor: float, lost: int = 1) -> Prediction:
 
 
 def split_at_first_random_layer(network: nn.Module) -> tuple[list[nn.Module], list[nn.Module]]:
-    """The layers before the first draw, which no pass changes, and the rest; with skip connections all are the rest."""
+    """Split into the layers before the first draw, which are equal in all passes, and the rest.
+
+    With skip connections all layers belong to the rest.
+    """
     layers = [network]
     if isinstance(network, nn.Sequential) and type(network).forward is nn.Sequential.forward:
         layers = list(network)  # children() would omit repeated layers, such as one ReLU that is used throughout

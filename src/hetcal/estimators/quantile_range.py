@@ -1,6 +1,6 @@
 """Sigma from the range between two conditional quantiles (paper, section 2, eq. 5; Quantile-HC is algorithm 2).
 
-The heads are mean + softplus and mean - softplus, because free heads cross, and the likelihood then explodes.
+The heads are mean + softplus and mean - softplus, because unconstrained heads cross, and the likelihood then diverges.
 """
 
 from dataclasses import dataclass

@@ -40,7 +40,7 @@ class QuantileFunctionPrediction(Prediction):
 
 
 class SimultaneousQuantiles(AbstractEstimator):
-    r"""Sigma from two of all quantiles, which are trained together at random levels.
+    r"""Sigma from two quantiles of a quantile function that is trained at random levels.
 
     .. math:: Q(x, \tau) = f_0(x) + \sum_{j=1}^4 \mathrm{softplus}(f_j(x)) \, g_j(\Phi^{-1}(\tau)), \qquad
               \sigma = \frac{Q(x, \tau^u) - Q(x, \tau^l)}{\Phi^{-1}(\tau^u) - \Phi^{-1}(\tau^l)} + \sigma_0

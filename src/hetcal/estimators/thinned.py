@@ -1,8 +1,9 @@
 """The sampled networks of MC dropout without their dropped units: the same predictions for two thirds of the work.
 
-With one mask per pass a pass is one network, and a unit that the mask drops need not be computed at all: with a rate of
-0.2 the products between hidden layers shrink to 0.8 x 0.8. This applies to prediction only, where the masks are fixed,
-and to a chain of linear layers, elementwise activations and dropout; `thin_networks` returns None for anything else.
+With one mask per pass, a pass is one network, and a unit that the mask drops need not be computed at all. With a rate
+of 0.2 the products between hidden layers shrink to 0.8 x 0.8. This applies to prediction only, where the masks are
+fixed, and to a chain of linear layers, elementwise activations and dropout; for anything else `thin_networks` returns
+None.
 """
 
 from dataclasses import dataclass
@@ -14,13 +15,13 @@ from hetcal.estimators.base import check_outputs
 from hetcal.networks import PrivateDropout
 
 ELEMENTWISE = (nn.ReLU, nn.LeakyReLU, nn.ELU, nn.SELU, nn.GELU, nn.SiLU, nn.Mish, nn.Tanh, nn.Sigmoid, nn.Softplus)
-# Bytes of the thinned weights of all passes; larger networks predict in the general way.
+# Limit on the bytes of the thinned weights of all passes; larger networks predict without thinning.
 MEMORY_LIMIT = 128 * 2**20
 
 
 @dataclass
 class Stage:
-    """A linear layer with the activations behind it; `kept` are the units that the next mask of each pass keeps."""
+    """A linear layer with the activations after it; `kept` are the units that the next mask of each pass keeps."""
 
     weight: Tensor  # (units, inputs), the scale of the inputs' masks folded in
     bias: Tensor  # (units,)
@@ -45,7 +46,7 @@ class ThinLayer:
         return h
 
     def __post_init__(self) -> None:
-        # relu(z + b) = max(z, -b) + b, and the bias of the next layer can absorb the + b: one pass over memory less.
+        # relu(z + b) = max(z, -b) + b. The bias of the next layer can absorb the + b, which saves a pass over memory.
         self.has_relu = len(self.activations) == 1 and type(self.activations[0]) is nn.ReLU
         self.negative_bias = -self.bias
 
@@ -72,8 +73,8 @@ class ThinNetwork:
 class ThinnedNetworks:
     """All sampled networks of one chain; a call returns all passes for all rows: (passes, n), or (passes, n, targets).
 
-    Activations are stored as (units, n), because the number of kept units is ragged and the number of rows is not, and
-    products are fast if the last axis fills whole vector registers.
+    Activations are stored as (units, n): products are fast if the last axis fills whole vector registers, and the
+    number of rows does, whereas the number of kept units varies.
     """
 
     def __init__(self, first: list[nn.Module], networks: list[ThinNetwork], n_targets: int) -> None:
@@ -91,7 +92,7 @@ class ThinnedNetworks:
 def thin_networks(
     before: list[nn.Module], after: list[nn.Module], n_passes: int, n_targets: int = 1
 ) -> ThinnedNetworks | None:
-    """Thinned copies of a chain, which begins with the layers `before` the first mask; None for other networks."""
+    """Return thinned copies of a chain that begins with the layers `before` the first mask; None for other networks."""
     chain = parse_chain(after)
     if chain is None:
         return None

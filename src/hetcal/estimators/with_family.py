@@ -1,4 +1,4 @@
-"""Any estimator with another family than the Gaussian; the degrees of freedom of Student's t are learned here."""
+"""Any estimator with a family other than the Gaussian; the degrees of freedom of Student's t are learned here."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ from hetcal.prediction import Prediction
 # The variance must exist; near 2 degrees of freedom the ratio of sigma to scale grows without bounds.
 LEAST_DF = 2.1
 FIRST_DF = 6.0
-# A single number has to be learned in as many steps as thousands of weights, so it moves this much faster.
+# A single number is learned in as many steps as thousands of weights, so its steps are larger by this factor.
 SPEED = 10.0
 
 

@@ -1,4 +1,4 @@
-"""Is a prediction any good? Plain formulas on NumPy arrays, for anyone's predictions; none of them imports torch."""
+"""Metrics of predictions: plain formulas on NumPy arrays, for the predictions of any model; none imports torch."""
 
 from hetcal.metrics.classification import expected_calibration_error, expected_calibration_error_noise_floor
 from hetcal.metrics.evaluation import METRICS, Metric, evaluate

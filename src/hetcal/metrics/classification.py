@@ -1,4 +1,4 @@
-"""Metrics of class probabilities: plain formulas on NumPy arrays, for `HCClassifier` and anyone's `predict_proba`.
+"""Metrics of class probabilities: plain formulas on NumPy arrays, for `HCClassifier` and any other `predict_proba`.
 
 Proper scoring rules, which reward calibration and sharpness together, are scikit-learn's `log_loss` and
 `brier_score_loss`.
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from hetcal._checks import Floats, check_number, must
 
 MOST_SIMULATIONS = 1000
-# With many rows fewer simulations suffice: the time is bounded, and the floor is still known within a few percent.
+# With many rows fewer simulations suffice: the time is bounded, and the floor is still accurate to a few percent.
 LEAST_SIMULATIONS = 100
 MAX_LABELS = 10_000_000
 # Probabilities in float32 do not add up to 1 exactly.
@@ -30,7 +30,7 @@ def expected_calibration_error(
     probability there. The `bins` have equal width, :math:`((b - 1) / B, b / B]`, as published; empty bins are ignored.
     Guo et al. (2017), On calibration of modern neural networks.
 
-    Read it beside `expected_calibration_error_noise_floor`.
+    Compare it with `expected_calibration_error_noise_floor`.
 
     Args:
         y: (n,) true classes: column numbers of `probabilities`, or labels if `classes` are given.
@@ -80,7 +80,7 @@ def errors(correct: NDArray[np.bool_], confidence: Floats, bins: int) -> Floats:
 
 
 def check_probabilities(probabilities: ArrayLike) -> Floats:
-    """(n, K) probabilities as float64, each row of sum 1."""
+    """Return the probabilities (n, K) as float64; each row must add up to 1."""
     p = np.asarray(probabilities, dtype=np.float64)
     if p.ndim != 2 or p.shape[0] < 1 or p.shape[1] < 2:
         advice = "give one row per row of y and one column per class, as predict_proba does"

@@ -1,4 +1,4 @@
-"""The list of metrics, each with its names and its meaning, and all of them at once.
+"""The list of metrics, each with its names and its meaning, and a function that computes all of them.
 
 Every table, report and study takes names, headings and explanations from `METRICS`.
 """
@@ -29,7 +29,7 @@ from hetcal.metrics.verdict import judge
 
 
 class Metric(NamedTuple):
-    """How a metric is computed, `function(y, prediction)`, and how it is called and explained.
+    """How a metric is computed, `function(y, prediction)`, and how it is named and explained.
 
     `better` is "low", "near" (to the nominal coverage), or empty if neither end is better by itself.
     """
@@ -77,16 +77,16 @@ METRICS: dict[str, Metric] = {
 
 
 def evaluate(y: ArrayLike, mean: Mean, std: Std = None) -> dict[str, Any]:
-    """All metrics of a prediction, in the units of y, and the verdict in words.
+    """Compute all metrics of a prediction, in the units of y, and the verdict in words.
 
     Args:
         y: (n,) true values; or (n, k) for k targets.
         mean, std: Like y; or a prediction in place of both, such as `model.predict_dist(X)`.
 
     Returns:
-        `n`; every name of `METRICS`: a number, the function of that name (with the level 0.9 where the name ends in
-        `_90`); and `verdict`, a sentence (see `hetcal.metrics.judge`). For k targets (k,) arrays and a list of
-        sentences, but still one `n` and one `ce_noise_floor`.
+        A dict with `n`; every name of `METRICS`: the value of the function of that name (with the level 0.9 where the
+        name ends in `_90`); and `verdict`, a sentence (see `hetcal.metrics.judge`). For k targets the values are (k,)
+        arrays and a list of sentences, but there is one `n` and one `ce_noise_floor`.
 
     >>> scores = evaluate(y=[1.0, 2.0, 4.0], mean=[1.1, 2.5, 3.0], std=[0.5, 0.5, 0.8])
     >>> scores["n"], round(scores["crps"], 3)

@@ -15,7 +15,7 @@ CURVES = ("objective", "own_loss", "rmse", "ce")
 
 @dataclass
 class History:
-    """The course of training by epoch, in the scale of the `y` that `hetcal.training.train` was given.
+    """The course of training by epoch, in the scale of the `y` passed to `hetcal.training.train`.
 
     Attributes:
         train: `objective`, `own_loss`, `rmse` and `ce` (calibration error) over the training batches of each epoch.
@@ -39,20 +39,20 @@ class History:
 
 
 class EpochRecord:
-    """Collects what the batches of one epoch computed anyway, so that the curves cost nothing."""
+    """Collects values that the batches of one epoch compute anyway, so that the curves cost almost nothing."""
 
     def __init__(self) -> None:
         self.batches: list[list[Floats]] = []
         self.family: Any = None
 
     def add(self, y: Any, weight: Any, prediction: Prediction, objective_rows: Any, own_rows: Any) -> None:
-        """The rows of one batch, tensors or arrays; `own_rows` may be one number for all."""
+        """Add the rows of one batch, tensors or arrays; `own_rows` may be one number for all rows."""
         self.family = self.family or prediction.family.numpy()
         columns = [as_floats(values) for values in (y, weight, prediction.mean, prediction.std, objective_rows)]
         self.batches.append([*columns, np.broadcast_to(as_floats(own_rows), len(y))])
 
     def append_to(self, curves: dict[str, list[float]]) -> None:
-        """One more value for each curve."""
+        """Append one value to each curve."""
         y, weight, mean, std, objective_rows, own_rows = map(np.concatenate, zip(*self.batches, strict=True))
         curves["objective"].append(float(np.average(objective_rows, weights=weight)))
         curves["own_loss"].append(float(np.average(own_rows, weights=weight)))

@@ -1,7 +1,7 @@
 """What metrics and plots accept: `(y, mean, std)` or `(y, prediction)`, for one target or several.
 
-The formulas behind it see one target only, as a vector of true values and a prediction. `predict_distribution` asks
-anyone's fitted regressor for such a prediction.
+The formulas see only one target, as a vector of true values and a prediction. `predict_distribution` gets such a
+prediction from any fitted regressor.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from hetcal._checks import check_triple, must
 from hetcal.prediction import Prediction, TransformedPrediction
 
-Mean = ArrayLike | Prediction | TransformedPrediction  # a prediction stands for mean and std
+Mean = ArrayLike | Prediction | TransformedPrediction  # a prediction replaces mean and std
 Std = ArrayLike | None
 P = ParamSpec("P")
 
@@ -36,7 +36,7 @@ def per_target(metric: Callable[P, Any]) -> Callable[P, Any]:
 
 
 def read_prediction(y: ArrayLike, mean: Mean, std: Std = None) -> tuple[NDArray[np.float64], Any]:
-    """True values and prediction of one target, checked; a mean and a std make a Gaussian prediction."""
+    """Check and return true values and prediction of one target; mean and std become a Gaussian prediction."""
     prediction = as_prediction(mean, std)
     base = innermost(prediction)
     for name, values in (("y", y), ("mean", base.mean)):
@@ -50,7 +50,7 @@ def read_prediction(y: ArrayLike, mean: Mean, std: Std = None) -> tuple[NDArray[
 
 def check_one_target(name: str, values: Any) -> None:
     if np.ndim(values) == 2 and np.shape(values)[1] != 1:
-        advice = "take one target at a time: y[:, 0] with prediction.target(0), or with mean[:, 0] and std[:, 0]"
+        advice = "pass one target at a time: y[:, 0] with prediction.target(0), or with mean[:, 0] and std[:, 0]"
         raise must(name, "be one-dimensional", f"array of shape {np.shape(values)}", advice)
 
 
@@ -59,7 +59,7 @@ def as_prediction(mean: Any, std: Any = None) -> Any:
     if not callable(getattr(mean, "interval", None)):
         return Prediction(np.asarray(mean), None if std is None else np.asarray(std))
     if std is not None:
-        raise must("std", "be left out beside a prediction", std, "the prediction has its own", TypeError)
+        raise must("std", "be omitted if a prediction is given", std, "the prediction has its own", TypeError)
     return mean.numpy() if isinstance(mean, Prediction) else mean
 
 
@@ -88,9 +88,9 @@ def split_targets(y: Any, mean: Any, std: Any) -> list[tuple[Any, Any]] | None:
 
 
 def predict_distribution(regressor: Any, X: Any) -> Any:
-    """Its own `predict_dist(X)` if it has one, else the Gaussian of its mean and standard deviation.
+    """Return the regressor's own `predict_dist(X)`, or else the Gaussian with its mean and standard deviation.
 
-    A pipeline hands on `predict`, but no `predict_dist`: its last step is asked.
+    A pipeline passes on `predict` but not `predict_dist`, so `predict_dist` of its last step is called.
     """
     from sklearn.pipeline import Pipeline  # slow to import, and no metric needs it
 
@@ -99,7 +99,7 @@ def predict_distribution(regressor: Any, X: Any) -> Any:
     if hasattr(regressor, "predict_dist"):
         return regressor.predict_dist(X)
     advice = "use one that does, such as HCRegressor, GaussianProcessRegressor or BayesianRidge"
-    refusal = must("regressor", "answer predict(X, return_std=True)", type(regressor).__name__, advice, TypeError)
+    refusal = must("regressor", "support predict(X, return_std=True)", type(regressor).__name__, advice, TypeError)
     if not hasattr(regressor, "predict"):
         raise refusal
     try:
@@ -108,7 +108,7 @@ def predict_distribution(regressor: Any, X: Any) -> Any:
         if "return_std" not in str(error):
             raise
         raise refusal from error
-    if not (isinstance(answer, tuple) and len(answer) == 2):  # some take any keyword and ignore it
+    if not (isinstance(answer, tuple) and len(answer) == 2):  # some accept any keyword and ignore it
         raise refusal
     mean, std = answer
     return Prediction(np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64))

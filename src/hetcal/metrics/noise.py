@@ -1,7 +1,7 @@
-"""How sampling noise is distinguished from miscalibration: what a perfect model shows on finitely many rows.
+"""Sampling noise of the calibration metrics, so that it can be distinguished from miscalibration.
 
-A perfect model has a positive calibration error on finitely many rows. So every calibration metric has a noise floor, a
-quantile or a band here, and every observed share its binomial bounds and confidence interval.
+Even a perfect model has a positive calibration error on finitely many rows. This file has the noise floor, a quantile
+or a band for every calibration metric, and binomial bounds and a confidence interval for an observed share.
 """
 
 from functools import lru_cache
@@ -35,7 +35,7 @@ def ce_noise_floor(n: int, levels: ArrayLike = LEVELS) -> float:
     """
     check_number("n", n, 1, integer=True)
     p = check_levels("levels", levels)
-    v = np.ceil(n * p)  # where np is whole, v = np and v = np + 1 give the same, so rounding of n * p does no harm
+    v = np.ceil(n * p)  # if np is whole, v = np and v = np + 1 give the same value, so rounding of n * p does no harm
     return float(np.sum(2 * v * (1 - p) * binom.pmf(v, n, p)) / n)
 
 
@@ -67,7 +67,7 @@ def calibration_band(n: int, levels: ArrayLike, confidence: float = 0.95) -> tup
 
 
 def _simulate_counts(n: int, levels: Floats) -> NDArray[np.int64]:
-    """Rows inside the interval of each level, for a perfect model on n rows, many times over: (SIMULATIONS, k)."""
+    """Simulate how many of n rows lie inside the interval of each level, for a perfect model: (SIMULATIONS, k)."""
     order = np.argsort(levels)
     shares = np.diff(levels[order], prepend=0, append=1)
     generator = np.random.default_rng(20_240_229)  # private and fixed, so that results are repeatable

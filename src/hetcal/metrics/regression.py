@@ -1,14 +1,14 @@
 r"""Metrics of regression predictions: plain formulas on NumPy arrays (paper, eq. 3 and section 4).
 
-Every metric takes the true values first, in the units of y: `(y, mean, std)` for a Gaussian per row, or
-`(y, prediction)` for any family and transform, as in `crps(y, model.predict_dist(X))`. None of them imports torch, so
-they work on anyone's predictions. For several targets, y of shape (n, k), a metric returns a (k,) array.
+The first argument of every metric is the true values, in the units of y: `(y, mean, std)` for a Gaussian per row, or
+`(y, prediction)` for any family and transform, as in `crps(y, model.predict_dist(X))`. None of them imports torch, and
+they work on the predictions of any model. For several targets, y of shape (n, k), a metric returns a (k,) array.
 
 In the formulas :math:`\mu` = `mean`, :math:`\sigma` = `std`, F is the distribution function of the family
 (:math:`\Phi` for the Gaussian) and :math:`z_i` = `prediction.z(y)`, which is :math:`(y_i - \mu_i) / \sigma_i`, or the
 same for the transformed target if the prediction was made for one.
 
-A perfect model has a calibration error above zero on finitely many rows; `hetcal.metrics.noise` says how much.
+Even a perfect model has a positive calibration error on finitely many rows; `hetcal.metrics.noise` computes how large.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ def ce(y: ArrayLike, mean: Mean, std: Std = None, levels: ArrayLike = LEVELS) ->
 
     .. math:: CE = \sum_p \left| p - \frac1n \sum_i 1\{|z_i| \le F^{-1}((1 + p) / 2)\} \right|
 
-    with p = `levels`. Read it beside `ce_noise_floor(n)`.
+    with p = `levels`. Compare it with `ce_noise_floor(n)`.
 
     >>> round(ce(y=[0.0, 2.0], mean=[0.0, 0.0], std=[1.0, 1.0], levels=[0.5, 0.9]), 3)
     0.4
@@ -44,7 +44,7 @@ def ce(y: ArrayLike, mean: Mean, std: Std = None, levels: ArrayLike = LEVELS) ->
 
 @dataclass(frozen=True, eq=False)
 class CalibrationCurve:
-    """Observed `coverage` per level, and the band that holds a calibrated model at all levels: four (k,) arrays."""
+    """Observed `coverage` per level, and the noise band of a calibrated model at all levels: four (k,) arrays."""
 
     levels: Floats
     coverage: Floats
@@ -167,7 +167,7 @@ def mae(y: ArrayLike, mean: Mean, std: Std = None) -> float:
 
 @per_target
 def sharpness(y: ArrayLike, mean: Mean, std: Std = None) -> float:
-    r"""Root mean variance, :math:`\sqrt{\frac1n \sum_i \sigma_i^2}`, in the units of y; the RMSE, if calibrated.
+    r"""Root mean variance, :math:`\sqrt{\frac1n \sum_i \sigma_i^2}`, in the units of y; near the RMSE if calibrated.
 
     >>> sharpness(y=[0.0, 0.0], mean=[0.0, 0.0], std=[1.0, 7.0])
     5.0
@@ -194,7 +194,7 @@ def interval_width(y: ArrayLike, mean: Mean, std: Std = None, level: float = 0.9
 
 
 @per_target
-@np.errstate(over="ignore", divide="ignore")  # a density of 0, or too small for a float, has an infinite score
+@np.errstate(over="ignore", divide="ignore")  # a density of 0, or one too small for a float, has an infinite score
 def nll(y: ArrayLike, mean: Mean, std: Std = None) -> float:
     r"""Mean negative log density, :math:`-\frac1n \sum_i \log p_i(y_i)`: eq. 1 of the paper with its constant.
 
@@ -210,7 +210,7 @@ def nll(y: ArrayLike, mean: Mean, std: Std = None) -> float:
 
 
 @per_target
-@np.errstate(over="ignore", invalid="ignore")  # z may pass the range of floats
+@np.errstate(over="ignore", invalid="ignore")  # z may exceed the range of floats
 def crps(y: ArrayLike, mean: Mean, std: Std = None) -> float:
     r"""Continuous ranked probability score, in the units of y: the generalization of the MAE to distributions.
 
@@ -225,9 +225,8 @@ def crps(y: ArrayLike, mean: Mean, std: Std = None) -> float:
     """
     truth, prediction = read_prediction(y, mean, std)
     scores = prediction.crps(truth)
-    if not np.isfinite(
-        scores
-    ).all():  # so far away the distribution acts like a point, and the score is the absolute error
+    if not np.isfinite(scores).all():
+        # So far away, the distribution acts like a point, and the score is the absolute error.
         scores = np.where(np.isfinite(scores), scores, np.abs(_residual(truth, prediction)))
     return float(np.mean(scores))
 
@@ -292,7 +291,7 @@ def _check_level(level: float) -> float:
 
 def inside_interval(truth: Floats, prediction: Any, level: float) -> NDArray[np.bool_]:
     """Rows inside their central interval, eq. 2 of the paper."""
-    with np.errstate(over="ignore"):  # far outside of every interval is outside, even if z exceeds the range of floats
+    with np.errstate(over="ignore"):  # a row far away is outside, even if z exceeds the range of floats
         z = np.abs(prediction.z(truth))
     return np.asarray(z <= prediction.family.quantile((1 + _check_level(level)) / 2))
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from hetcal._checks import Floats
 from hetcal.metrics.noise import two_sided_p
 from hetcal.metrics.regression import equal_count_bins
-
-RowNumbers = NDArray[np.intp]
+from hetcal.splitting import RowNumbers
 
 FALSE_POSITIVE_RATE = 0.05
 RANGES = 5

@@ -1,4 +1,6 @@
-"""Can the prediction intervals be trusted on these rows? The one rule, for `evaluate`, reports, commands, comparisons.
+"""The verdict: the only rule that decides whether prediction intervals can be trusted on the given rows.
+
+`evaluate`, reports, commands and comparisons all use it.
 
 Four tests decide, each with a false-positive rate of at most 5 %: the number of rows inside their 90 % interval (exact,
 binomial); the whole calibration curve against its noise band; the number of true values above the predicted median
@@ -6,8 +8,9 @@ binomial); the whole calibration curve against its noise band; the number of tru
 predicted median and by the width of the interval. A report adds subgroups by the columns that it is given. The
 simulated probability of every outcome is in docs/metrics.md (`benchmarks/verdict/run.py`).
 
-A model is called reliable only if the rows could have shown that it is not: with so many rows, the first test must
-reject a model whose intervals cover 80 % instead of 90 % at least nine times in ten. Otherwise there are too few rows.
+A model is called reliable only if the rows could have shown that it is not: with this number of rows, the first test
+must reject a model whose intervals cover 80 % instead of 90 % at least nine times in ten. Otherwise there are too few
+rows.
 """
 
 from collections.abc import Sequence
@@ -42,7 +45,7 @@ SMALL_CURVE_GAP = 0.02
 LARGE_BIAS, RARE = 0.1, 0.001
 # The alternative that the rows must be able to reject, and how often.
 LOW_COVERAGE, POWER = 0.8, 0.9
-# With fewer rows, the shape of the curve, a width factor and the size of a bias say little.
+# With fewer rows, the shape of the curve, a width factor and the size of a bias are too uncertain.
 FEWEST_ROWS = 30
 MOST_TIMES = 1000.0
 LABELS = {
@@ -55,7 +58,7 @@ LABELS = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether prediction intervals can be trusted, and the numbers behind it; `str(verdict)` says it in a sentence.
+    """Whether prediction intervals can be trusted, and the numbers behind it; `str(verdict)` is a sentence.
 
     Attributes:
         status: "good", "caution", "bad", or "unknown" if there are too few rows to tell.
@@ -135,7 +138,7 @@ class Evidence:
 
 @per_target
 def judge(y: ArrayLike, mean: Mean, std: Std = None, weak_subgroups: int = 0) -> Verdict:
-    """Judge the prediction intervals of rows that took no part in training; several targets have a list of verdicts.
+    """Judge the prediction intervals of rows that were not used in training; for several targets, return a list.
 
     Args:
         y: (n,) true values.
@@ -257,9 +260,10 @@ def power_against_low_coverage(rows: int) -> float:
 def share_above(truth: Floats, median: Floats) -> float:
     """The share of true values above the predicted median.
 
-    A target that comes in steps, such as a whole number, stands for all values that round to it, and counts with the
-    part of its step above the median: in full a step away, half where it is the median itself. Otherwise a median of
-    5.4 would have every 5 below it and every 6 above it, and the share would depend on the steps, not on the model.
+    A target that comes in steps, such as a whole number, represents all values that round to it. It counts with the
+    part of its step that lies above the median: half of it if it equals the median, all of it a step above. Otherwise,
+    with a median of 5.4, every 5 would be below and every 6 above, and the share would depend on the steps, not on the
+    model.
     """
     with np.errstate(over="ignore", under="ignore"):
         rounding = max(RELATIVE_ROUNDING * float(np.abs(truth).max()), float(np.finfo(float).tiny))

@@ -1,6 +1,6 @@
-"""How figures are written: the one place for the format of numbers, shares, counts and p-values.
+"""The format of numbers, shares, counts and p-values in tables, reports and messages.
 
-Figures come in any unit, from 1e-300 to 1e300.
+Numbers come in any unit, from 1e-300 to 1e300.
 """
 
 import math
@@ -13,13 +13,13 @@ MINUS, DASH = "\N{MINUS SIGN}", "\N{EN DASH}"
 SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 
-# Sizes that are written out; beyond them, as a power of ten.
+# Orders of magnitude that are written out; others are written with a power of ten.
 LEAST, MOST = 1e-4, 1e9
 
 
 @dataclass(frozen=True)
 class NumberFormat:
-    """How the numbers of an axis or a column are written: divided by 10 ** exponent, all with as many decimals."""
+    """Format of the numbers of an axis or a column: divided by 10 ** exponent, with the same number of decimals."""
 
     exponent: int
     decimals: int
@@ -32,12 +32,12 @@ class NumberFormat:
 
     @property
     def unit(self) -> str:
-        """What stands at the axis or over the column; empty where the numbers are as they are."""
+        """The factor to write at the axis or above the column; empty if the numbers are not scaled."""
         return f"\N{MULTIPLICATION SIGN} {power_of_ten(self.exponent)}" if self.exponent else ""
 
 
 def format_for(values: Iterable[float | None], resolution: float | None = None) -> NumberFormat:
-    """A format for these numbers; differences of `resolution` are seen in it, without it three digits of the largest.
+    """Choose a format that shows differences of `resolution`, or by default three digits of the largest number.
 
     >>> shown = format_for([0.0, 1.5e12], resolution=5e11)
     >>> shown.unit, shown(1.5e12)
@@ -58,7 +58,7 @@ def order(value: float) -> int:
 
 
 def scale_by(value: float, exponent: int) -> float:
-    """value * 10 ** exponent; in two steps, as the power alone may pass the range of floats."""
+    """value * 10 ** exponent, in two steps, because the power alone may exceed the range of floats."""
     half = exponent // 2
     return value * 10.0**half * 10.0 ** (exponent - half)
 
@@ -68,7 +68,7 @@ def power_of_ten(exponent: int) -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """A number on its own, to some significant digits; whole parts are never cut.
+    """Format a single number with a few significant digits; the whole part is always written in full.
 
     >>> number(3.14159), number(1234567.0), number(0.0), number(-2.5e-12), number(None)
     ('3.14', '1,234,567', '0', '−2.50 × 10⁻¹²', '–')
@@ -86,7 +86,7 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def label(value: float, digits: int = 3) -> str:
-    """Like `number`, without zeros at the end: for values of a column, where 3 is not a measured 3.00.
+    """Like `number`, without trailing zeros: for values of a column, where 3 is not a measured 3.00.
 
     >>> label(3.0), label(0.250), label(2.5e12)
     ('3', '0.25', '2.5 × 10¹²')
@@ -96,7 +96,7 @@ def label(value: float, digits: int = 3) -> str:
 
 
 def range_labels(lows: Sequence[float], highs: Sequence[float]) -> list[str]:
-    """Ranges with as many digits, three at least, as tell one beginning from the next and from its own end.
+    """Format ranges with enough digits, at least three, to distinguish each start from the next and from its end.
 
     >>> range_labels([1.0, 1.00012, 2.0], [1.00011, 1.9, 2.0])
     ['1 to 1.0001', '1.0001 to 1.9', '= 2']
@@ -116,7 +116,7 @@ def join_ranges(starts: Sequence[str], ends: Sequence[str]) -> list[str]:
 
 
 def percent(share: float | None, decimals: int = 1) -> str:
-    """A share in percent; 100 and 0 only where it is exactly so.
+    """Format a share in percent; 100 and 0 appear only if the share is exactly 1 or 0.
 
     >>> percent(0.894), percent(0.99996), percent(1.0), percent(0.9, 0)
     ('89.4 %', '99.9 %', '100.0 %', '90 %')
@@ -131,7 +131,7 @@ def percent(share: float | None, decimals: int = 1) -> str:
 
 
 def probability(p: float) -> str:
-    """A p-value.
+    """Format a p-value.
 
     >>> probability(0.0312), probability(1e-9), probability(1.0)
     ('0.031', '< 0.001', '1')
@@ -142,7 +142,7 @@ def probability(p: float) -> str:
 
 
 def count(n: int, noun: str) -> str:
-    """A number of things.
+    """Format a count with its noun.
 
     >>> count(1, "row"), count(1500, "row")
     ('1 row', '1,500 rows')
@@ -151,7 +151,7 @@ def count(n: int, noun: str) -> str:
 
 
 def fixed(value: float, like: float | None = None) -> str:
-    """Three digits in a column of figures: 0.317, 3.43, 75.7; an error bar has the decimals of its mean (`like`).
+    """Format with three digits for a column: 0.317, 3.43, 75.7; an error bar has the decimals of its mean (`like`).
 
     >>> fixed(3.4321), fixed(0.0512, like=3.4321)
     ('3.43', '0.05')

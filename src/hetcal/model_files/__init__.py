@@ -1,1 +1,1 @@
-"""A fitted model as one file and back: numbers, text and known names in a closed schema, never code."""
+"""Saving a fitted model to one file and loading it: numbers, text and known names in a closed schema, never code."""

@@ -1,14 +1,14 @@
-"""A model file as bytes: one safetensors file whose metadata hold the documents. Nothing in it can run.
+"""A model file as bytes: one safetensors file whose metadata hold the documents. It contains no code.
 
 The metadata have one key, `hetcal model`. Its value is JSON, `schema.Manifest`: the checksum, the version of the
 format, and the documents of the model and of its summary. Any tool for safetensors can show them.
 
-Each content has exactly one spelling. `encode_header` fixes the order, the offsets and the JSON, whatever the version
-of the safetensors library. The reader encodes what it has understood and compares: foreign metadata, duplicate keys,
+Each content has exactly one encoding. `encode_header` fixes the order, the offsets and the JSON, for any version of the
+safetensors library. The reader encodes what it has parsed and compares the bytes: foreign metadata, duplicate keys,
 spaces, padding, and another order of documents or tensors all make a difference. The library itself refuses gaps,
 overlaps and further bytes.
 
-Sizes are checked before memory is taken. This module does not import torch, so `hetcal info` does not need it.
+Sizes are checked before memory is allocated. This module does not import torch, so `hetcal info` does not need it.
 """
 
 import hashlib
@@ -30,14 +30,14 @@ from hetcal._files import atomic_write, check_may_write
 from hetcal.exceptions import ModelFileError
 from hetcal.model_files.schema import FORMAT_VERSION, Manifest, ModelDocument, SummaryDocument
 
-HEADER_LIMIT = 16 * 2**20  # parsed, a header takes many times its size
+HEADER_LIMIT = 16 * 2**20  # a parsed header takes many times its size
 FILE_LIMIT = 2**32
 METADATA, KEY = "__metadata__", "hetcal model"
-# Every model file has these bytes after the eight of the header's length. The checksum follows at a fixed place, so
-# that it is verified before anything is parsed. Later versions of the format must keep both.
+# Every model file has these bytes after the eight bytes of the header's length. The checksum follows at a fixed
+# position, so that it can be verified before anything is parsed. Later versions of the format must keep both.
 START = f'{{"{METADATA}":{{"{KEY}":"{{\\"sha256\\":\\"'.encode()
 CHECKSUM = slice(8 + len(START), 8 + len(START) + 64)
-# Bytes of an item. Large items come first in a file, so that all are aligned; then tensors are sorted by name.
+# Bytes of an item. Tensors with large items come first, so that all are aligned; then they are sorted by name.
 DTYPES = {"F64": 8, "I64": 8, "F32": 4, "I32": 4, "F16": 2, "BF16": 2, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
 
 SHORT = reprlib.Repr()
@@ -61,7 +61,7 @@ class Contents:
 
 
 def write_model_file(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a packed model file atomically: if saving is killed, the old file stays whole.
+    """Write a packed model file atomically: if saving is killed, the old file stays intact.
 
     A killed save may leave `.<name>.<eight hex digits>.part` in the folder. hetcal does not delete such files, because
     another save may still be writing one; the user may.
@@ -71,21 +71,21 @@ def write_model_file(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def pack_model_file(model: ModelDocument, summary: SummaryDocument, weights: bytes, name: str) -> bytes:
-    """The bytes of a model file; `weights` are safetensors with any metadata, and `name` is for errors."""
+    """Return the bytes of a model file; `weights` are safetensors with any metadata, and `name` is for errors."""
     stored = sort_tensors(weights)
     content = {"sha256": "0" * 64, "format_version": FORMAT_VERSION, "model": model, "summary": summary}
     header = encode_header(Manifest.model_validate(content), stored)
     parts = [len(header).to_bytes(8, "little"), header, *(tensor["data"] for tensor in stored.values())]
     data = b"".join(parts)
-    check_start(data[: CHECKSUM.start], len(data), name)  # what could not be read is not written
+    check_start(data[: CHECKSUM.start], len(data), name)  # refuses to write what could not be read
     return data[: CHECKSUM.start] + checksum_of(data) + data[CHECKSUM.stop :]
 
 
 def read_model_file(path: str | os.PathLike[str]) -> Contents:
-    """Read and check a model file, without torch and without trust.
+    """Read and check a model file from any source, without torch.
 
     Raises:
-        ModelFileError: One line that says what is wrong with the file.
+        ModelFileError: One line that states what is wrong with the file.
         OSError: The file cannot be opened.
     """
     name, mode = one_line(os.fspath(path)), os.stat(path).st_mode
@@ -100,7 +100,7 @@ def read_model_file(path: str | os.PathLike[str]) -> Contents:
 
 
 def check_start(start: bytes, size: int, name: str) -> None:
-    """Refuse, by its first bytes and its size, a file that is no model file or too large."""
+    """Refuse, by its first bytes and its size, a file that is not a model file or is too large."""
     if start[8:] != START:
         found = f"{size} bytes that begin with {start[:12]!r}" if start else "an empty file"
         if start.startswith(b"PK\3\4"):
@@ -116,9 +116,9 @@ def check_start(start: bytes, size: int, name: str) -> None:
 def parse_model_file(data: bytes, name: str) -> Contents:
     """The contents of a file that passed `check_start`."""
     if data[CHECKSUM] != checksum_of(data):
-        advice = "copy it again from its source, as it is"
+        advice = "copy it again from its source, unchanged"
         raise refused(name, "be unchanged since it was saved", "bytes that do not match its SHA-256", advice)
-    # Damaged files end here; what is refused below was written so.
+    # Damaged files are refused up to here; what is refused below was written in that way.
     header = data[8 : 8 + int.from_bytes(data[:8], "little")]
     manifest = decode_manifest(header, name)
     advice = "save the model again with hetcal"
@@ -128,7 +128,7 @@ def parse_model_file(data: bytes, name: str) -> Contents:
         found = str(error).removeprefix("Error while deserializing: ")[:100]
         raise refused(name, "be safetensors with dtypes that hetcal writes", found, advice) from None
     if header != encode_header(manifest, stored):
-        raise refused(name, "have the header that belongs to its content", "one that is written differently", advice)
+        raise refused(name, "have the header that hetcal writes for its content", "a different one", advice)
     tensors = {key: TensorInfo(tensor["dtype"], tuple(tensor["shape"])) for key, tensor in stored.items()}
     return Contents(manifest.model, manifest.summary, tensors, data)
 
@@ -141,12 +141,12 @@ def checksum_of(data: bytes) -> bytes:
 
 
 def sort_tensors(weights: bytes) -> dict[str, Any]:
-    """The tensors of a safetensors file in the order of a model file: dtype, shape and data of each name."""
+    """Sort the tensors of a safetensors file as in a model file: dtype, shape and data by name."""
     return dict(sorted(safetensors.deserialize(weights), key=lambda item: (-DTYPES[item[1]["dtype"]], item[0])))
 
 
 def encode_header(manifest: Manifest, stored: Mapping[str, Any]) -> bytes:
-    """The header of a file with this content: the only one that the reader accepts."""
+    """Return the header of a file with this content: the only one that the reader accepts."""
     entries: dict[str, Any] = {METADATA: {KEY: to_json(manifest.model_dump())}}
     start = 0
     for key, tensor in stored.items():
@@ -158,12 +158,12 @@ def encode_header(manifest: Manifest, stored: Mapping[str, Any]) -> bytes:
 
 
 def to_json(value: Any) -> str:
-    """JSON from which numbers come back bit for bit."""
+    """Encode as JSON from which numbers are restored bit for bit."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def decode_manifest(header: bytes, name: str) -> Manifest:
-    rule, advice = "keep to the schema of model files", "save the model again with hetcal"
+    rule, advice = "follow the schema of model files", "save the model again with hetcal"
     try:
         content = from_json(from_json(header)[METADATA][KEY], allow_inf_nan=False)
     except (KeyError, TypeError, ValueError):
@@ -180,7 +180,7 @@ def decode_manifest(header: bytes, name: str) -> Manifest:
 
 
 def explain(error: ValidationError) -> str:
-    """The first thing that is wrong with a document: where, the value if it is a small one, and why."""
+    """Describe the first error in a document: its position, the value if it is short, and the reason."""
     first = error.errors(include_url=False, include_context=False)[0]
     where = ".".join(str(part) for part in first["loc"])[:100] or "the document"
     value = "" if isinstance(first["input"], dict) else f"={SHORT.repr(first['input'])}"
@@ -192,6 +192,6 @@ def refused(name: str, rule: str, found: str, advice: str) -> ModelFileError:
 
 
 def one_line(text: Any) -> str:
-    """Text for a message: printable, and not longer than a message may be."""
+    """Make a text printable and short enough for a message."""
     shown = printable(str(text)[:1000])
     return shown if len(shown) <= 300 else shown[:297] + "..."

@@ -23,16 +23,16 @@ def load(
 ) -> HCRegressor | HCClassifier:
     """Load a fitted model from a file that `model.save` or `hetcal fit` wrote. Its predictions are the same.
 
-    Loading never runs code from the file, whoever made it. Sizes are checked before memory is taken. The model is on
-    the CPU.
+    Loading never runs code from the file, so that files from any source are safe. Sizes are checked before memory is
+    allocated. The model is on the CPU.
 
     Args:
         path: The model file.
-        network, estimator, objective, likelihood: Your own objects that the model was fitted with, as they were given
-            to it: a class, a factory, a module or a function. Loading without one that is needed says which.
+        network, estimator, objective, likelihood: Your own objects that the model was fitted with, as they were passed
+            to it: a class, a factory, a module or a function. If one is missing, the error names it.
 
     Raises:
-        ModelFileError: One line that says what is wrong with the file, or with the objects it was loaded with.
+        ModelFileError: One line that states what is wrong with the file, or with the objects passed here.
         OSError: The file cannot be opened.
     """
     handed = {"network": network, "estimator": estimator, "objective": objective, "likelihood": likelihood}
@@ -41,14 +41,14 @@ def load(
 
 
 def rebuild(contents: Contents, name: str, handed: dict[str, Any]) -> HCRegressor | HCClassifier:
-    """The fitted model of a file that was read, with the user's own objects; `name` is for errors."""
+    """Restore the fitted model from the contents of its file and the user's own objects; `name` is for errors."""
     settings = contents.model.settings
     check_handed(settings.own, handed, name)
     kind = MODEL_CLASSES[contents.model.kind]
     for setting, known in kind.registries.items():
         if setting not in settings.own and getattr(settings, setting) not in known:
             found = f"{setting}={getattr(settings, setting)!r}"
-            raise refused(name, f"name its {setting} as one of {sorted(known)}", found, "a newer hetcal may know it")
+            raise refused(name, f"have one of {sorted(known)} as its {setting}", found, "a newer hetcal may know it")
     try:
         check_enough_weights(contents)
         model = kind(**restore_parameters(settings), **handed)
@@ -69,7 +69,7 @@ def check_handed(own: set[str], handed: dict[str, Any], name: str) -> None:
 
 
 def check_enough_weights(contents: Contents) -> None:
-    """Before a network is built, its weights must be there: a few bytes of settings can ask for one of any size."""
+    """Refuse a file with too few weights before a network is built: a few bytes of settings can request any size."""
     least, found = contents.model.least_weights, sum(prod(tensor.shape) for tensor in contents.tensors.values())
     if found < least:
         raise ValueError(f"{found} weights where the settings need at least {least}")

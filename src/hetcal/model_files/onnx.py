@@ -1,4 +1,4 @@
-"""A fitted regressor as an ONNX graph, from raw features to mean and std in the units of y: the only module with ONNX.
+"""A fitted regressor as an ONNX graph, from raw features to mean and std in the units of y.
 
 The graph computes what `HCRegressor.predict(X, return_std=True)` computes, in the same order: encoder in float64,
 network in float32, scaling, transform and moments in float64. The draws of sampled networks are constants in it.
@@ -39,7 +39,7 @@ from hetcal.transforms import LARGEST_VALUE, Log, PerTarget, Quantile, YeoJohnso
 OPSET = 18
 # In standard deviations. Such an input is at the soft limit anyway, and its square does not overflow.
 FAR = 1e30
-# Rows of the example that is traced; the graph takes any number.
+# Number of rows of the example that is traced; the graph accepts any number.
 EXAMPLE_ROWS = 7
 
 
@@ -71,14 +71,14 @@ def export_onnx(model: HCRegressor, path: str | Path) -> None:
 
 
 def check_model(model: Any) -> None:
-    """Refuse models without a mean and std, and models of other columns than numbers."""
+    """Refuse models without a mean and std, and models with columns other than numbers."""
     if not isinstance(model, HCRegressor):
         advice = "the graph returns mean and std, which only HCRegressor has"
         raise must("model", "be an HCRegressor for ONNX", type(model).__name__, advice, TypeError)
     check_is_fitted(model)
     others = {name: kind for name, kind in model.encoder_.kinds.items() if kind != "numbers"}
     if others:
-        advice = f"the graph takes numbers only; encode or drop {', '.join(map(repr, others))} and fit again"
+        advice = f"the graph accepts only numbers; encode or drop {', '.join(map(repr, others))} and fit again"
         raise must("model", "be fitted on numeric columns for ONNX", others, advice)
 
 
@@ -164,7 +164,7 @@ def constant(values: ArrayLike) -> Tensor:
 
 
 def fix_draws_(estimator: nn.Module) -> None:
-    """Let random layers draw once per shape. What is drawn during tracing would be drawn anew at every run."""
+    """Let random layers draw once per shape; otherwise the graph would draw anew in every run."""
 
     def remembered(draw: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         known: dict[torch.Size, Tensor] = {}
@@ -246,10 +246,10 @@ def translate(graph: Graph, n_columns: int) -> Any:
     except Exception as error:  # a user's network may raise anything
         cause: BaseException = error
         while cause.__cause__ is not None:
-            cause = cause.__cause__  # the first of the chain says what happened
+            cause = cause.__cause__  # the first exception of the chain is the cause
         raise must(
             "network",
-            "be one that torch can export to ONNX, for any number of rows",
+            "be exportable to ONNX by torch, for any number of rows",
             f"{type(cause).__name__}: {cause}".splitlines()[0],
             "use other layers, and x.shape[0] instead of len(x)",
         ) from error

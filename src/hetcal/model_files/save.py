@@ -1,4 +1,4 @@
-"""From a fitted model to a file: what `model.save` does."""
+"""Saving a fitted model to a file: the implementation of `model.save`."""
 
 from os import PathLike, fspath
 from typing import Any
@@ -26,5 +26,5 @@ def save_model(model: Any, path: str | PathLike[str], summary: dict[str, Any] | 
         check_same_answers(model.estimator_, restore_estimator(model, contents), contents.model.n_inputs)
     except (TypeError, ValueError) as error:
         advice = "save before settings are changed; a network must keep what it learns in parameters and buffers"
-        raise must("the model", "be what its settings and weights say", str(error), advice) from error
+        raise must("the model", "be determined by its settings and weights", str(error), advice) from error
     write_model_file(path, data)

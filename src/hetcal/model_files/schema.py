@@ -14,21 +14,21 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 FORMAT_VERSION = 1
-OWN = "own"  # stands for the user's own network, estimator, objective or likelihood, which `load` must be given
-# Limits on what a file may ask for when it is loaded and used, since a few bytes can name any number. A layer costs
-# kilobytes however few weights it has. Draws are kept for every pass and unit, four bytes each. A block of 1024 rows
-# takes 4 kilobytes for every unit of the networks that run at once, and twice that for every pass and target: 2 GB.
+OWN = "own"  # the user's own network, estimator, objective or likelihood, which must be passed to `load`
+# Limits on what a file may request when it is loaded and used, since a few bytes can name any number. Even a layer with
+# few weights takes kilobytes. Draws are kept for every pass and unit, four bytes each. A block of 1024 rows takes 4
+# kilobytes for every unit of the networks that run at once, and twice that for every pass and target: 2 GB.
 MOST_LAYERS = 5_000
 MOST_DRAWS = 2**28
 MOST_UNITS = 2**18
 MOST_ANSWERS = 2**18
 MOST_OF = {"members": 10_000, "samples": 10_000, "prediction_samples": 10_000, "n_levels": 10_000}
 MOST_EPOCHS = 50_000
-MOST_CHARACTERS = 2**22  # an array of classes gives each as many as the longest has
+MOST_CHARACTERS = 2**22  # in an array of classes, each takes as many as the longest
 DATE_FEATURES = 7  # see tabular.encoding.date_features
 MOST_DAYS = 2**63 / (86_400 * 10**6)  # before and after 1970, in datetime64[us]
 # The next three repeat defaults of modules that need torch; a test keeps them equal.
-# Networks that an estimator averages over if its options do not say how many; estimators not listed use one.
+# Number of networks that an estimator averages over by default; estimators not listed use one.
 PASSES = {"mc_dropout": 100, "concrete_dropout": 100, "bayes_by_backprop": 100, "ensemble": 8, "ensemble_spread": 8}
 BLOCK_PASSES = 10  # sampled networks that run at once
 CLASS_DRAWS = 64  # of the likelihood "sampling"
@@ -42,7 +42,7 @@ class Document(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown_keys(cls, data: Any) -> Any:
-        # One error for the first unknown key; pydantic alone would collect one for each of a million.
+        # One error for the first unknown key; pydantic would collect an error for each of a million keys.
         if isinstance(data, dict):
             unknown = next((key for key in data if key not in cls.model_fields), None)
             if unknown is not None:
@@ -251,7 +251,7 @@ class SettingsDocument(Document):
 
     @property
     def passes(self) -> int:
-        """Networks whose outputs make up a prediction."""
+        """Number of networks whose outputs are combined in a prediction."""
         options = {"prediction_samples", "members"}.intersection(self.estimator_options or {})
         return max(map(self.count, options), default=PASSES.get(self.estimator, 1))
 
@@ -386,7 +386,7 @@ class SummaryDocument(Document):
 
 
 class Manifest(Document):
-    """The metadata of the file. `sha256` is first, so that it has a fixed place, see `archive.CHECKSUM`."""
+    """The metadata of the file. `sha256` is first, so that it has a fixed position, see `archive.CHECKSUM`."""
 
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     format_version: Annotated[int, Field(ge=FORMAT_VERSION, le=FORMAT_VERSION)]

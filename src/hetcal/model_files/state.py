@@ -1,4 +1,4 @@
-"""A fitted model <-> the documents and weights of its file: each `restore_` stands next to its `describe_`.
+"""A fitted model <-> the documents and weights of its file: each `restore_` function follows its `describe_` function.
 
 Only numbers, text and names are stored. Parts are restored by building them anew. Names in a file are keys of
 registries, never paths to code.
@@ -66,7 +66,7 @@ def describe_model(model: Any) -> schema.ModelDocument:
         return schema.MODELS[model.kind].model_validate(content)
     except ValidationError as error:
         advice = "change it and fit again, or keep this model in memory"
-        raise ValueError(f"the model must be one that a file can hold, got {explain(error)}; {advice}") from None
+        raise ValueError(f"the model must fit into a model file, got {explain(error)}; {advice}") from None
 
 
 def restore_model(model: Any, contents: Contents) -> None:
@@ -120,7 +120,7 @@ def restore_family(document: schema.FamilyDocument) -> Family:
 
 
 def as_plain(value: Any) -> Any:
-    """Numbers and arrays of NumPy and torch as Python's, tuples as lists; the schema judges everything else."""
+    """Convert numbers and arrays of NumPy and torch to Python's, tuples to lists; the schema checks everything else."""
     if isinstance(value, dict):
         return {key: as_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -216,7 +216,7 @@ def restore_classes(classes: schema.ClassesDocument) -> NDArray[Any]:
 
 
 def describe_summary(summary: dict[str, Any] | None, history: History) -> schema.SummaryDocument:
-    """What the caller says about the training, with the versions and the training curves."""
+    """The caller's information about the training, with the versions and the training curves."""
     given = as_plain(dict(summary or {}))
     for name in given:
         check_choice("summary", name, set(schema.SummaryDocument.model_fields) - {"versions", "history"})
@@ -229,7 +229,7 @@ def describe_summary(summary: dict[str, Any] | None, history: History) -> schema
         return schema.SummaryDocument.model_validate(content)
     except ValidationError as error:
         advice = "see hetcal.model_files.schema.SummaryDocument"
-        raise ValueError(f"summary must keep to its schema, got {explain(error)}; {advice}") from None
+        raise ValueError(f"summary must follow its schema, got {explain(error)}; {advice}") from None
 
 
 def describe_curves(history: History) -> dict[str, Any] | None:
@@ -257,7 +257,7 @@ def restore_curves(document: schema.HistoryDocument | None) -> History:
 
 
 def spell(value: Any) -> Any:
-    """A number that is not finite as text, because JSON has no literal for it."""
+    """Write a number that is not finite as text, because JSON has no literal for it."""
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -285,7 +285,7 @@ def restore_estimator(model: Any, contents: Contents) -> nn.Module:
 
 
 def put_weights(estimator: nn.Module, tensors: dict[str, TensorInfo], weights: bytes) -> None:
-    """Load weights into a new estimator if all names, dtypes and shapes agree; `tensors` says what `weights` hold."""
+    """Load weights into a new estimator if all names, dtypes and shapes agree; `tensors` describes `weights`."""
     expected = {
         name: TensorInfo(STORED_TYPES.get(value.dtype, ""), tuple(value.shape))
         for name, value in estimator.state_dict().items()
@@ -323,7 +323,7 @@ def check_same_answers(fitted: nn.Module, rebuilt: nn.Module, n_inputs: int) -> 
             torch.manual_seed(0)
             prediction = predict(estimator, x).numpy()
         answers.append(np.stack([prediction.mean, prediction.std]))
-    if not np.array_equal(answers[0], answers[1]):  # NaN equals nothing
+    if not np.array_equal(answers[0], answers[1]):  # NaN does not equal itself
         raise ValueError("another prediction from the model as it would be loaded")
 
 

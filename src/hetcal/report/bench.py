@@ -1,7 +1,7 @@
-"""What the report of a study folder says: tables with error bars and floors, and the curves of all methods.
+"""The content of the report on a study folder: tables with error bars and noise floors, and the curves of all methods.
 
-The same dict as a comparison's (`hetcal.report.comparison`), with a block per data set and, on top, an overview: data
-sets by methods, published figures beside ours.
+It is the same dict as for a comparison (`hetcal.report.comparison`), with a block per data set and an overview at the
+top: data sets by methods, with published figures.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ OVERVIEW = ("ce", "crps", "rmse")
 
 
 def describe_bench(results: Results) -> dict[str, Any]:
-    """Everything that the report of a study folder says, as plain JSON values."""
+    """Return the content of the report on a study folder, as plain JSON values."""
     if not results.done:
         raise must("folder", "hold finished cells", results.folder.name, "run the protocol first: hetcal bench run")
     protocol = results.protocol
@@ -33,7 +33,7 @@ def describe_bench(results: Results) -> dict[str, Any]:
         "Finished cells": len(results.done),
         "Failed cells": len(results.failed) or None,
         "Test part of random splits": protocol.test_fraction,
-        "Most training rows": protocol.max_train_rows,
+        "Maximum number of training rows": protocol.max_train_rows,
         "Protocol": protocol.hash,
     }
     content = {

@@ -12,7 +12,7 @@ from typing import Any
 from hetcal.metrics.wording import count, format_for, number, percent, scale_by
 
 Chart = dict[str, Any]
-# More points on a line are not visible.
+# More points on a line would not be visible.
 MOST_VERTICES = 400
 # Standard deviations that differ by more than this factor are drawn on logarithmic axes.
 LOGARITHMIC_FROM = 20.0
@@ -30,13 +30,13 @@ class AxisScale:
     log: bool = False
 
     def place(self, value: float, beyond: float = 0.0) -> float:
-        """Percent along the axis; a value outside the range by more than `beyond` times its width is put at its end."""
+        """Position on the axis in percent; values further outside than `beyond` times its width are put at its end."""
         low, high = self.low, self.high
         value = min(max(value, low - beyond * (high - low)), high + beyond * (high - low))
         if self.log:
             share = math.log(value / low) / math.log(high / low)
         else:
-            share = (value / 2 - low / 2) / (high / 2 - low / 2)  # halves: no difference passes the range of floats
+            share = (value / 2 - low / 2) / (high / 2 - low / 2)  # halves: differences stay in the range of floats
         return round(100 * (1 - share if self.flip else share), 2)
 
     def axis(self, name: str, most: int = 5) -> Chart:
@@ -96,7 +96,7 @@ def round_ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten; 1, 2, 5 between them if they are few."""
+    """Powers of ten; also 2 and 5 times these if there are few."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     factors: tuple[float, ...] = (1.0, 2.0, 5.0) if high / low <= 100 else (1.0,)
     ticks = [scale_by(factor, exponent) for exponent in range(first, last + 1) for factor in factors]
@@ -183,7 +183,7 @@ def interval_chart(intervals: dict[str, Any]) -> Chart:
     rows = intervals["rows"]
     low = min(min(row["y"], row["center"]) for row in rows)
     high = max(max(row["y"], row["center"]) for row in rows)
-    # An interval that is far wider than all values would flatten the picture, so it is cut at the edge.
+    # An interval far wider than the range of values would flatten the picture, so it is cut at the edge.
     room = max(high / 2 - low / 2, min(row["upper"] / 2 - row["lower"] / 2 for row in rows)) * 2
     low = min(low, max(min(row["lower"] for row in rows), low - room))
     high = max(high, min(max(row["upper"] for row in rows), high + room))
@@ -196,7 +196,7 @@ def interval_chart(intervals: dict[str, Any]) -> Chart:
         text = f"true value {form(row['y'])}, {where} {form(row['lower'])} to {form(row['upper'])}{unit}"
         places = {name: y.place(row[name]) for name in ("y", "center", "lower", "upper")}
         marks.append({"x": round(100 * (i + 0.5) / len(rows), 2), **places, "inside": row["inside"], "text": text})
-    axis = y.axis("Truth, prediction and interval")
+    axis = y.axis("True value, prediction and interval")
     return {
         "x": {**NO_AXIS, "title": "Rows, in the order of the prediction"},
         "y": axis,

@@ -1,6 +1,6 @@
-"""What the report of several methods says: a comparison in, a plain dict out.
+"""The content of the report on several methods: from a comparison to a plain dict.
 
-The dict has a block per data set: methods with mean and standard error of every metric, what is best and what is as
+The dict has a block per data set: methods with mean and standard error of every metric, the best method and those as
 good within noise, the noise floor of the calibration error, and the calibration curves with their noise band. A
 comparison on one table has one block, a study of many data sets (`hetcal.report.bench`) has many.
 """
@@ -32,14 +32,14 @@ def describe_comparison(
     settings: Mapping[str, Any] | None = None,
     reproduce: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Everything that the report of a comparison says, as plain JSON values.
+    """Return the content of the report on a comparison, as plain JSON values.
 
     Args:
-        comparison: What `hetcal.studies.compare.compare` gives.
+        comparison: The result of `hetcal.studies.compare.compare`.
         title: Heading of the page.
-        data: What to list about the data beside rows, folds, groups and seed, label -> value.
+        data: What to list about the data in addition to rows, folds, groups and seed, label -> value.
         settings: What to list about the models, label -> value.
-        reproduce: Commands that make this report again; absolute paths lose their folders, here and in the lists.
+        reproduce: Commands that reproduce this report. Absolute paths lose their folders, here and in the lists.
     """
     chosen = comparison.get("recommendation")
     facts = {

@@ -1,8 +1,8 @@
-"""What the report of one model says: arrays and a table in, a plain dict out.
+"""The content of the report on one model: from arrays and a table to a plain dict.
 
 The dict is the report; the page only shows it. It holds numbers, points and sentences, in the order of the page, and
 no markup: `verdict`, `figures`, `calibration`, `sharpness`, `intervals`, `residuals`, `subgroups`, `history`, `data`,
-`settings`, `reproduce`. A section without data is omitted. All figures are of all rows; only points are a sample.
+`settings`, `reproduce`. A section without data is omitted. All figures refer to all rows; only points are a sample.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ SAMPLE_SEED = 0  # of the rows that are shown
 MOST_INTERVALS, MOST_POINTS = 60, 300
 MOST_BARS, MOST_BINS, ROWS_PER_BIN = 24, 10, 20
 CONFIDENCE = 0.95
-# Where interval ends level off, so that sums of them stay finite.
+# Limit of the ends of intervals, so that sums of them stay finite.
 LARGEST_END = 2e307
 REASONS_TO_STOP = {
     "patience": "training stopped early, when the validation loss no longer improved",
@@ -57,11 +57,11 @@ def describe(
     settings: Mapping[str, Any] | None = None,
     reproduce: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Everything that the report of a model says about rows that it was not trained on, as plain JSON values.
+    """Return the content of the report on a model, for rows that it was not trained on, as plain JSON values.
 
     Args:
         y: (n,) true values.
-        prediction: Of these rows, in the units of y: whatever the metrics take, such as `model.predict_dist(X)`.
+        prediction: The prediction of these rows, in the units of y, such as `model.predict_dist(X)`.
         target: Name of y.
         title: Heading of the page.
         features: (n, d) columns by which to look for subgroups: numbers, dates, booleans, labels, missing values.
@@ -70,7 +70,7 @@ def describe(
         history: `train`, `validation` (each with a list `objective`), `best_epoch` and `stopped` of the training.
         data: What to list about the data, label -> value.
         settings: What to list about the model, label -> value.
-        reproduce: Commands that make this report again. Absolute paths lose their folders, here and in the lists.
+        reproduce: Commands that reproduce this report. Absolute paths lose their folders, here and in the lists.
     """
     truth, prediction = read_prediction(y, prediction)
     for name, rows in (("features", features), ("groups", groups)):
@@ -118,12 +118,12 @@ class JudgedRows:
 
 
 def describe_judgment(judged: JudgedRows, subgroups: dict[str, Any] | None, target: str) -> dict[str, Any]:
-    """The sections that depend on the true values and their predictions alone."""
+    """The sections that depend only on the true values and their predictions."""
     truth, prediction = judged.truth, judged.prediction
     with np.errstate(over="ignore"):
         scores = evaluate(truth, prediction)
         verdict = judge(truth, prediction, weak_subgroups=subgroups["weak"] if subgroups else 0)
-    del scores["verdict"]  # that of the page knows of subgroups too
+    del scores["verdict"]  # the verdict of the page considers subgroups too
     scores = {name: value if name == "n" else finite(value) for name, value in scores.items()}
     typical = float(np.median(judged.width))
     text = f"{capitalized(verdict.text)}. The typical width of an interval is {number(typical)}."
@@ -178,7 +178,7 @@ def describe_figures(truth: Floats, width: Floats, scores: dict[str, Any], targe
 
 
 def widths(prediction: Any, lower: Floats, upper: Floats) -> Floats:
-    """Widths of the intervals; from std where there is one, as the difference of two large ends is mostly rounding."""
+    """Widths of the intervals; from std if possible, because the difference of two large ends is mostly rounding."""
     if isinstance(prediction, Prediction):
         return np.minimum(2 * prediction.family.quantile((1 + LEVEL) / 2) * prediction.std, LARGEST_END)
     return np.maximum(upper - lower, 0.0)
@@ -208,7 +208,7 @@ def describe_calibration(truth: Floats, prediction: Any) -> dict[str, Any]:
 
 
 def describe_sharpness(width: Floats) -> dict[str, Any]:
-    """A histogram over round ranges; what lies far out to the right is counted, not drawn."""
+    """A histogram over round ranges; very wide intervals are counted, not drawn."""
     median = float(np.median(width))
     p05, p90, p95 = np.quantile(width, [0.05, 0.9, 0.95], method="inverted_cdf").tolist()
     reach = median + 3 * (p90 - median) if p90 > median else np.inf
@@ -235,7 +235,7 @@ def describe_sharpness(width: Floats) -> dict[str, Any]:
 
 
 def histogram_edges(low: float, high: float, most: int) -> Floats:
-    """Ranges of equal, round width, about `most`; one range if all values are alike but for rounding."""
+    """About `most` ranges of equal, round width; one range if all values are equal up to rounding."""
     if high - low <= 1e-9 * high:
         return np.array([low, high]) if high > low else np.array([0.95, 1.05]) * low
     step = round_step((high - low) / most)
@@ -244,7 +244,7 @@ def histogram_edges(low: float, high: float, most: int) -> Floats:
 
 
 def describe_intervals(judged: JudgedRows) -> dict[str, Any]:
-    """Some rows, drawn at random, in the order of their prediction; without their number in the table."""
+    """Some rows, drawn at random, in the order of their prediction; their row numbers are not included."""
     truth, center = judged.truth, judged.center
     shown = sample_rows(len(truth), MOST_INTERVALS)
     shown = shown[np.argsort(center[shown], kind="stable")]
@@ -262,14 +262,14 @@ def describe_intervals(judged: JudgedRows) -> dict[str, Any]:
     chosen = "all test rows" if len(rows) == len(truth) else f"of {len(truth):,} test rows, drawn at random"
     text = f"{count(len(rows), 'row')} ({chosen}), in the order of the prediction; "
     expected = (1 - LEVEL) * len(rows)
-    decimals = 0 if len(rows) >= 10 else 1  # less than one row is not none
+    decimals = 0 if len(rows) >= 10 else 1  # an expected number below one row is not shown as 0
     whose = "its" if len(rows) == 1 else "their"
     text += f"{outside} outside {whose} interval, where about {expected:.{decimals}f} are expected."
     return {"level": LEVEL, "of": len(truth), "outside": outside, "rows": rows, "text": text}
 
 
 def describe_residuals(truth: Floats, prediction: Any) -> dict[str, Any]:
-    """Is the error as large as the standard deviation says? RMSE in bins of equal count, with 95 % noise bars."""
+    """Whether the error is as large as predicted: RMSE in bins of equal count of the std, with 95 % noise bars."""
     std = np.minimum(prediction.std, LARGEST_END)
     with np.errstate(over="ignore"):
         residual = np.minimum(np.abs(truth - prediction.mean), LARGEST_END)
@@ -314,7 +314,7 @@ def describe_training(history: Mapping[str, Any] | None) -> dict[str, Any] | Non
 
 
 def sample_rows(n: int, most: int) -> NDArray[np.intp]:
-    """Row numbers, at most so many; always the same."""
+    """Draw at most `most` row numbers; they are always the same."""
     if n <= most:
         return np.arange(n)
     return np.random.default_rng(SAMPLE_SEED).choice(n, most, replace=False)

@@ -1,8 +1,8 @@
 """The dict as one HTML page: no script, no request, and every name from outside shown as text.
 
-Pictures are inline SVG, drawn by the templates at the places that `hetcal.report.charts` finds. A
-Content-Security-Policy tells the browser to load and run nothing; the one style sheet is allowed by its hash, so there
-is no other style and no style attribute anywhere.
+Pictures are inline SVG, drawn by the templates at the positions that `hetcal.report.charts` computes. A
+Content-Security-Policy forbids the browser to load or run anything; the only style sheet is allowed by its hash, so
+there is no other style and no style attribute.
 """
 
 import base64
@@ -28,7 +28,7 @@ WHISKERS = ("crps", "ce")
 
 
 def render(content: dict[str, Any]) -> str:
-    """The page for a dict from `describe`, `describe_comparison` or `describe_bench`."""
+    """Render a dict from `describe`, `describe_comparison` or `describe_bench` as a page."""
     draw = {"model": draw_model, "comparison": draw_comparison}[check_choice("kind", content["kind"], PAGES)]
     css = (TEMPLATES / "style.css").read_text(encoding="utf-8")
     return (
@@ -37,7 +37,7 @@ def render(content: dict[str, Any]) -> str:
         .render(
             content=content,
             charts=draw(content),
-            css=Markup(css),  # our own file, as it is: the hash is of these letters
+            css=Markup(css),  # our own file, unescaped, because the hash covers exactly this text
             css_hash=base64.b64encode(hashlib.sha256(css.encode()).digest()).decode(),
         )
     )

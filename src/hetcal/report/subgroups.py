@@ -1,4 +1,4 @@
-"""Where is the coverage worst? Coverage in ranges of every feature, for every label, and where values are missing.
+"""The subgroups with the worst coverage: ranges of every feature, every label, and rows with missing values.
 
 The tests, and why no subgroup is named by chance, are in `hetcal.metrics.subgroups`.
 """
@@ -16,12 +16,12 @@ from hetcal.metrics.subgroups import (
     FALSE_POSITIVE_RATE,
     MINIMUM_ROWS,
     SMALL_GAP,
-    RowNumbers,
     check_coverage,
     split_by_value,
 )
 from hetcal.metrics.wording import count, join_ranges, percent, range_labels
 from hetcal.report.text import LONGEST_NAME, clean
+from hetcal.splitting import RowNumbers
 from hetcal.tabular.columns import Table
 
 try:
@@ -51,7 +51,7 @@ def describe_subgroups(
     groups: Sequence[Any] | None,
     group_name: str | None,
 ) -> dict[str, Any] | None:
-    """The worst subgroups with their figures, and what may be said of them; None if no subgroup has enough rows."""
+    """The worst subgroups with their figures and a conclusion; None if no subgroup has enough rows."""
     subgroups = list(find_subgroups(center, width, features, groups, group_name))
     if not subgroups:
         return None
@@ -134,7 +134,7 @@ def find_subgroups(
     groups: Sequence[Any] | None,
     group_name: str | None,
 ) -> Iterator[Subgroup]:
-    """Subgroups with enough rows, but not all rows: by what was predicted, by group, by every column."""
+    """Find subgroups with enough rows, but not all rows: by the prediction, by group, by every column."""
     n = len(center)
     columns: list[tuple[str, str, pd.Series]] = [
         ("prediction", "predicted value", pd.Series(center)),
@@ -159,14 +159,14 @@ def find_subgroups(
 
 
 def frame_of(table: Table) -> pd.DataFrame:
-    """The columns of a table that was read before; its label for missing text is a missing value again."""
+    """Convert a table to a data frame; its label for missing text becomes a missing value again."""
     return pd.DataFrame(
         {name: pd.Series(values).mask(table.missing(name), None) for name, values in table.columns.items()}
     )
 
 
 def split_column(column: pd.Series) -> Iterator[tuple[str, RowNumbers]]:
-    """The rows of each range or label of a column, and those that miss a value."""
+    """The rows of each range or label of a column, and those with a missing value."""
     values, is_date = numbers_or_dates(column)
     missing = column.isna().to_numpy(dtype=bool) if values is None else np.isnan(values)
     present = np.flatnonzero(~missing)
@@ -180,7 +180,7 @@ def split_column(column: pd.Series) -> Iterator[tuple[str, RowNumbers]]:
 
 
 def labels_of(column: pd.Series, present: RowNumbers) -> Iterator[tuple[str, RowNumbers]]:
-    """Rows by label, if the label has enough of them: a label of few rows, such as an id, is never shown."""
+    """Rows by label, for labels with enough rows: a label with few rows, such as an id, is never shown."""
     texts = np.array([str(value) for value in column.iloc[present]], dtype=object)
     codes, labels = pd.factorize(texts)
     counts = np.bincount(codes)
@@ -191,7 +191,7 @@ def labels_of(column: pd.Series, present: RowNumbers) -> Iterator[tuple[str, Row
 
 
 def ranges_of(values: Floats, present: RowNumbers, is_date: bool) -> Iterator[tuple[str, RowNumbers]]:
-    """Ranges of about equal count; few different values have a subgroup each."""
+    """Ranges of about equal count; if there are few distinct values, each has its own subgroup."""
     shown = values[present]
     parts = split_by_value(shown)
     lows, highs = [float(shown[part].min()) for part in parts], [float(shown[part].max()) for part in parts]
@@ -200,7 +200,7 @@ def ranges_of(values: Floats, present: RowNumbers, is_date: bool) -> Iterator[tu
 
 
 def date_labels(lows: Sequence[float], highs: Sequence[float]) -> list[str]:
-    """Ranges of days, with the time of day where a range begins on the same day as the next."""
+    """Format ranges of days, with the time of day if two ranges begin on the same day."""
     stamps = np.array([lows, highs], dtype=np.int64).astype("datetime64[us]")  # (2, ranges)
     days = stamps.astype("datetime64[D]").astype(str)
     if len(set(days[0])) == len(set(lows)):

@@ -53,7 +53,7 @@ def overview_table(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cell_text(form: NumberFormat, cell: FigureCell) -> FigureCell:
-    """Mean, error and published figure as text; "not finite" where there is a mean but no number."""
+    """Mean, error and published figure as text; "not finite" for a mean that is not a finite number."""
     if cell is None:
         return None
     error, published = cell["standard_error"], cell.get("published")

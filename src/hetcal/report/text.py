@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 LONGEST_NAME, LONGEST_VALUE, LONGEST_COMMAND = 120, 1000, 10_000
-# The folders of a path from the root, from home or from a drive, where a word, a quotation or a value begins.
+# The folders of a path that starts at the root, home or a drive, at the start of a word, a quotation or a value.
 FOLDERS = re.compile(
     r"""(?:(?<=["'])(?:[A-Za-z]:[\\/]|~?[\\/])[^"']*[\\/]|(?<![^\s=])(?:[A-Za-z]:[\\/]|~?[\\/])\S*[\\/])"""
 )
 
 
 def clean(text: Any, longest: int = LONGEST_NAME) -> str:
-    """Text from outside that is safe to write: no control characters, valid in UTF-8, of bounded length.
+    """Make text from outside safe to write: no control characters, valid in UTF-8, of bounded length.
 
     >>> clean("price\\x00"), clean("x" * 500, longest=5)
     ('price�', 'xxxx…')
@@ -27,7 +27,7 @@ def clean(text: Any, longest: int = LONGEST_NAME) -> str:
 
 
 def is_writable(char: str) -> bool:
-    """Tabs and line breaks are; other control characters, lone surrogates and direction marks are not."""
+    """Whether a character may be written: not control characters except tabs and line breaks, nor direction marks."""
     if char in "\t\n":
         return True
     point = ord(char)
@@ -37,7 +37,7 @@ def is_writable(char: str) -> bool:
 
 
 def without_folders(text: str) -> str:
-    """The text with absolute paths cut to their last part: a report does not reveal the machine that it was made on.
+    """Cut absolute paths to their last part, so that a report does not reveal the folders of the user's machine.
 
     >>> without_folders("hetcal fit /home/ada/train.csv --out '/tmp/my models/m.hetcal' --set a=b/c")
     "hetcal fit train.csv --out 'm.hetcal' --set a=b/c"
@@ -52,7 +52,7 @@ def finite(value: Any) -> float | None:
 
 
 def listed_value(value: Any) -> bool | int | float | str | None:
-    """A value as JSON can represent it: numbers stay numbers, everything else becomes text without folders."""
+    """Convert a value for JSON: numbers stay numbers, everything else becomes text without folders."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int):

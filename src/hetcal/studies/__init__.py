@@ -1,4 +1,4 @@
-"""Studies of methods: on the data sets of a protocol, or on one table of the user.
+"""Studies of methods: on the data sets of a protocol, or on a single table.
 
 A study is a protocol (`protocol`), run cell by cell (`run`, `cells`), whose results (`results`) become tables and
 figures (`table`, `figures`):

@@ -94,7 +94,7 @@ def measure(fit: Callable[[], Any], test: Part) -> Measured:
 
 def run_cell(protocol: Protocol, cell: Cell) -> Result:
     """Fit the method of a cell on the training part of its split, and measure it on the test part."""
-    torch.set_num_threads(1)  # cells run in parallel, and one thread gives the same bits with any --jobs
+    torch.set_num_threads(1)  # cells run in parallel; with one thread the result does not depend on --jobs
     data, rule = load_part(cell.dataset), protocol.study(cell.study).split
     if rule != "grouped":
         data = replace(data, groups=None)
@@ -103,7 +103,7 @@ def run_cell(protocol: Protocol, cell: Cell) -> Result:
 
     model = make_model(protocol, cell)
     _, recalibrator = split_method(cell.method)
-    # A recalibrated model is trained on fewer rows: that is the price of recalibration.
+    # A recalibrated model is trained on fewer rows, which is the cost of recalibration.
     n_train = int((1 - CALIBRATION_FRACTION) * len(train)) if recalibrator else len(train)
     train, calibration = train.take(slice(n_train)), train.take(slice(n_train, None))
 
@@ -129,7 +129,7 @@ def run_cell(protocol: Protocol, cell: Cell) -> Result:
 
 
 def identify(protocol: Protocol, cell: Cell) -> dict[str, Any]:
-    """What distinguishes a result from others; a failed cell has nothing else but its error."""
+    """What distinguishes a result from others; a failed cell has only this and its error."""
     return {
         "protocol": protocol.hash,
         "study": cell.study,
@@ -156,7 +156,7 @@ def split_by_rule(rule: str, n: int, groups: NDArray[np.int64] | None, seed: int
     """Training and test rows: at random as in the paper, by whole groups, or inside the training rows."""
     if rule == "grouped":
         if groups is None:
-            raise must("data set", "have groups for a grouped split", None, "leave it out of the grouped study")
+            raise must("data set", "have groups for a grouped split", None, "omit it from the grouped study")
         return split_rows(n, test_fraction, seed, groups)
     train, test = split_rows(n, test_fraction, seed)
     if rule == "inner":  # the test rows remain unseen
@@ -174,7 +174,7 @@ def make_model(protocol: Protocol, cell: Cell) -> HCRegressor:
 
 
 def model_settings(model: HCRegressor) -> dict[str, Any]:
-    """All settings, including the defaults of hetcal: a result is only as good as what is known about it."""
+    """All settings, including the defaults of hetcal, so that a result records how it was obtained."""
     settings = {name: value for name, value in model.get_params().items() if name != "progress"}
     return {name: value.__name__ if isinstance(value, type) else value for name, value in settings.items()}
 
@@ -189,7 +189,7 @@ def method_title(method: str) -> str:
 
 
 def setting_names(*fixed: str) -> set[str]:
-    """The settings of `HCRegressor` that a user may choose: all but those that the study sets, and the `fixed` ones."""
+    """The settings of `HCRegressor` that a user may choose: all except `fixed` and those that the study sets."""
     return set(HCRegressor().get_params()) - SET_BY_STUDY - set(fixed)
 
 

@@ -32,7 +32,7 @@ from hetcal.tabular.rows import check_groups
 FoldMethod = tuple[int, str]  # number of the fold, name of the method
 Progress = Callable[[int, int, str], Any]
 
-# All methods but those whose sigma does not depend on X.
+# All methods except those whose sigma does not depend on X.
 INFORMATIVE = tuple(name for name in METHODS if name not in ("constant_sigma", "random_sigma"))
 METHOD_GROUPS = {"all": INFORMATIVE, "hc": tuple(name for name in METHODS if name.endswith("_hc")), "paper": PAPER}
 # The candidates of `choose_method`: the two cheapest methods, and the one with the lowest CRPS on most tables.
@@ -45,7 +45,7 @@ AUTO_FOLDS, AUTO_ROWS = 3, 3_000
 def method_names(methods: str | Sequence[str]) -> tuple[str, ...]:
     """Names of methods, each once, from a list or from a text with commas.
 
-    "all", "hc" and "paper" stand for several methods, and hyphens may stand for underscores.
+    "all", "hc" and "paper" name several methods, and hyphens may replace underscores.
 
     >>> method_names("paper, ensemble-hc")
     ('mc_dropout', 'hnn', 'dropout_hc', 'quantile_hc', 'ensemble_hc')
@@ -68,13 +68,13 @@ def choose_method(
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> tuple[str, dict[str, Any]]:
-    """The recommended method of `AUTO` for a table, and the comparison behind it: three folds, at most 3,000 rows.
+    """Choose a method of `AUTO` for a table; return it with the comparison: three folds, at most 3,000 rows.
 
     With few rows or few groups there are two folds. See `compare` for the arguments and `recommend` for the rule.
     """
     n = len(check_vector("y", y))
     if n < 4:
-        raise must("y", "have at least 4 values to choose a method by", f"{n} values", "name a method, such as 'hnn'")
+        raise must("y", "have at least 4 values to choose a method", f"{n} values", "name a method, such as 'hnn'")
     labels = check_groups(groups, n)
     folds = min(AUTO_FOLDS, n // 2, n if labels is None else labels.max() + 1)
     comparison = compare(
@@ -215,7 +215,7 @@ class FoldFit:
 def run_fits(
     task: CrossValidation, todo: list[FoldMethod], jobs: int, progress: Progress | None
 ) -> dict[FoldMethod, FoldFit | str]:
-    """Every fit, or a sentence that says why it failed, in the order of `todo`."""
+    """Run every fit; return each, or the reason why it failed, in the order of `todo`."""
     fits: dict[FoldMethod, FoldFit | str] = {}
     for outcome in run_here(task, todo) if jobs == 1 else run_jobs(partial(fit_fold, task), todo, jobs):
         fold, name = outcome.job
@@ -227,7 +227,7 @@ def run_fits(
 
 
 def run_here(task: CrossValidation, todo: list[FoldMethod]) -> Iterator[Outcome[FoldMethod]]:
-    """One fit after the other in this process: then the script of a caller needs no main guard."""
+    """Run one fit after the other in this process, so that a caller's script needs no main guard."""
     import_module("torch._dynamo")  # slow, and deferred by the optimizer; not part of the seconds of the first fit
     for fit in todo:
         yield Outcome(fit, fit_fold(task, fit))
@@ -236,7 +236,7 @@ def run_here(task: CrossValidation, todo: list[FoldMethod]) -> Iterator[Outcome[
 def fit_fold(task: CrossValidation, fit: FoldMethod) -> FoldFit | str:
     """Fit a method on the training rows of a fold and measure it on the others, or return why that failed."""
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # processes run in parallel, and one thread gives the same bits with any number of jobs
+    torch.set_num_threads(1)  # processes run in parallel; with one thread the result does not depend on `jobs`
     try:
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
@@ -297,7 +297,7 @@ def describe_method(name: str, fits: Sequence[FoldFit | str]) -> dict[str, Any]:
 
 
 def describe_figure(values: Sequence[float]) -> dict[str, Any]:
-    """Mean, standard error and values of the folds; None where JSON has no number, such as for an infinite NLL."""
+    """Mean, standard error and values of the folds; None if JSON has no number for it, such as for an infinite NLL."""
     mean = estimate(values)
     return {
         "mean": json_number(mean.mean),

@@ -39,7 +39,7 @@ def draw_figures(results: Results, folder: Path) -> list[Path]:
 
 
 def picture_bytes(figure: "Figure", suffix: str) -> bytes:
-    """The file has no date and no random names, so that the same results give the same bytes."""
+    """Write without date and random names, so that the same results give the same bytes."""
     from matplotlib import rc_context
 
     buffer = io.BytesIO()

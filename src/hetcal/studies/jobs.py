@@ -1,8 +1,8 @@
-"""Jobs in parallel on this machine, each in a process of its own.
+"""Jobs in parallel on this machine, each in its own process.
 
 A process per job costs a fork and provides isolation: a job that crashes or runs out of memory does not affect the
-others, and the caller learns of it. The jobs are forked from a server that has already imported what they need, so that
-torch is imported only once.
+others, and the crash is reported to the caller. The jobs are forked from a server that has already imported what they
+need, so that torch is imported only once.
 """
 
 import multiprocessing
@@ -101,7 +101,7 @@ def _work(function: Callable[[Any], Any], job: Any, sender: Connection) -> None:
 
 
 def _end_with(parent: Any) -> None:
-    """Exit as soon as the parent has ended, for whatever reason: nobody waits for the job any more."""
+    """Exit as soon as the parent has ended, because the result of the job is no longer needed."""
     parent.join()
     os._exit(1)
 

@@ -21,7 +21,7 @@
     [quick]                   # changes made by --quick: seeds, seeds_of, max_train_rows, vary, and settings
     seeds = 1
 
-    [reference.boston]        # published figures, printed beside ours
+    [reference.boston]        # published figures, printed next to ours
     hnn = { ce = 0.541, rmse = 5.106 }
 
 The hash of a protocol covers what a result depends on: settings, test fraction and splits. Data sets, methods and seeds
@@ -221,7 +221,7 @@ def parse_study(text: str, number: int, entry: dict[str, Any]) -> Study:
         if not isinstance(entry[name], list):
             raise must(f"{name} of study {number}", "be a list", entry[name], f"write {name} = [...]", TypeError)
     if not re.fullmatch(r"[\w-][\w.-]*", entry["name"]):
-        raise must("study name", "be of letters, digits, - and _", entry["name"], "it becomes the name of a folder")
+        raise must("study name", "have only letters, digits, - and _", entry["name"], "it becomes the name of a folder")
     check_word(text, "split", entry.get("split", "random"), SPLIT_RULES)
     for dataset in [*entry["datasets"], *entry.get("seeds_of", {})]:
         check_word(text, "data set", dataset, known_datasets())

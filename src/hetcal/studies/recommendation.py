@@ -1,4 +1,4 @@
-"""Which of several methods to use, and why: the rule of `hetcal.studies.compare`, and its sentence."""
+"""The recommendation of a method, with its reason: the rule and the sentence of `hetcal.studies.compare`."""
 
 import inspect
 from collections.abc import Sequence
@@ -11,20 +11,20 @@ from hetcal.methods import METHODS
 from hetcal.metrics.wording import number, percent
 from hetcal.studies.statistics import estimate
 
-# A difference of at most so many of its standard errors is noise. A cheaper method may have a CRPS higher by this
-# share. With fewer rows than these, the sentence adds a caution.
+# A difference of at most this many of its standard errors is noise. A cheaper method may have a CRPS higher by this
+# fraction. With fewer rows than this, the sentence adds a caution.
 NOISE_ERRORS, PRICE, FEW_ROWS = 2.0, 0.02, 300
 
 
 def recommend(methods: Sequence[dict[str, Any]], rows: int) -> dict[str, str]:
-    """Name of the recommended `method`, and a `text` that gives the reason and the verdict on its intervals.
+    """Return the recommended `method`, and a `text` that gives the reason and the verdict on its intervals.
 
     The CRPS decides. It is a proper score, which measures calibration and sharpness together, in the units of y. The
     method with the lowest mean is recommended, unless one with fewer passes through a network per prediction is as
     good: at most 2 % higher, and by at most two standard errors of the difference over the folds. Both conditions are
     needed, because the standard error over few folds can be far off, and many folds reveal differences of no practical
-    importance. The cost is a number of passes, not a measured time, so that the same seed always recommends the same
-    method.
+    importance. The cost is the number of passes, not a measured time, so that the same seed always leads to the same
+    recommendation.
 
     Args:
         methods: The `methods` of a comparison, not all of which failed.

@@ -45,7 +45,7 @@ class Results:
         return [self.done[cell] for cell in sorted(cells, key=lambda cell: cell.seed)]
 
     def by_method(self, study: Study) -> Iterator[tuple[str, Varied, dict[str, list[Result]]]]:
-        """Data set, varied settings, and the finished results of every method, where there are any."""
+        """Data set, varied settings, and the finished results of every method that has any."""
         variants = sorted({cell.varied for cell in self.done if cell.study == study.name})
         for dataset, varied in product(study.datasets, variants):
             groups = {method: self.select(study.name, dataset, method, **dict(varied)) for method in study.methods}
@@ -80,7 +80,7 @@ def read_results(folder: Path) -> Results:
     """All results in the folder of a run."""
     protocol = read_protocol_of(folder)
     if protocol is None:
-        raise must("folder", "hold the results of a run", str(folder), "make them with: hetcal bench run PROTOCOL")
+        raise must("folder", "hold the results of a run", str(folder), "create them with: hetcal bench run PROTOCOL")
     return read_cells(folder, protocol)
 
 
@@ -106,7 +106,7 @@ def read_cells(folder: Path, protocol: Protocol) -> Results:
                 "folder",
                 f"hold results of one protocol ({protocol.hash})",
                 str(folder),
-                f"{path.name} of {cell} is of protocol {result['protocol']}; move the file away",
+                f"{path.name} of {cell} is of protocol {result['protocol']}; move the file to another folder",
             )
         (results.failed if result["error"] else results.done)[cell] = result
     return results
@@ -123,7 +123,7 @@ def encode_result(result: Result) -> str:
 
 
 def decode_result(text: str) -> Result:
-    """The result in the text of a file; ValueError if it differs from what was written, even in a single digit."""
+    """Read the result from the text of a file; raise ValueError if even one digit differs from what was written."""
     result: Result = json.loads(text)
     if result.pop("checksum") != checksum(result):
         raise ValueError("checksum")

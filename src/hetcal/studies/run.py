@@ -36,7 +36,7 @@ def run_protocol(
         folder: Where results are kept; finished cells in it are not run again, failed and damaged ones are.
         studies, only, methods, seeds: Run only these studies, data sets, methods and seeds.
         jobs: Number of processes in parallel, with one thread each.
-        say: Prints remarks while the progress bar is shown.
+        say: Function that prints messages while the progress bar is shown.
     """
     check_protocol(protocol)
     cells = select_cells(protocol, studies=studies, only=only, methods=methods, seeds=seeds)
@@ -82,7 +82,7 @@ def select_cells(
     methods: Collection[str] | None,
     seeds: Collection[int] | None,
 ) -> list[Cell]:
-    """The cells of these studies, data sets, methods and seeds; a name that the protocol does not have is an error."""
+    """Select the cells of these studies, data sets, methods and seeds; a name that the protocol lacks is an error."""
     cells = protocol.cells()
     methods = None if methods is None else [underscored(method) for method in methods]
     wanted = {"study": studies, "dataset": only, "method": methods, "seed": seeds}
@@ -92,7 +92,7 @@ def select_cells(
             if isinstance(value, str):
                 check_choice(name, value, known)
             elif value not in known:
-                rule = f"be within 0 to {max(known)}, as the protocol has them"
+                rule = f"be within 0 to {max(known)}, the seeds of the protocol"
                 raise must("seeds", rule, value, "raise its seeds")
         if chosen is not None:
             cells = [cell for cell in cells if getattr(cell, name) in chosen]
@@ -103,11 +103,11 @@ def select_cells(
 
 
 def time_left(todo: list[Cell], seconds: dict[Cell, float], jobs: int) -> str:
-    """Estimated from finished cells of the same data set and method, or else of the same data set, or else from all."""
+    """Estimate it from finished cells of the same data set and method, or of the same data set, or from all."""
     if not todo:
         return "done"
     if not seconds:
-        return "time left unknown yet"
+        return "time left not yet known"
     keys: list[Callable[[Cell], Any]] = [lambda c: (c.dataset, c.method), lambda c: c.dataset, lambda c: None]
     total = 0.0
     for cell in todo:

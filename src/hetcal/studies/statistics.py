@@ -33,7 +33,7 @@ class Estimate:
 
 
 def estimate(values: Sequence[float] | np.ndarray[Any, Any]) -> Estimate:
-    """Mean and standard error of the mean; if a value is not finite, neither are these.
+    """Compute the mean and its standard error; if a value is not finite, neither are these.
 
     >>> estimate([2.0, 4.0])
     Estimate(mean=3.0, error=1.0, n=2)

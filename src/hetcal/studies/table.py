@@ -1,4 +1,4 @@
-"""A study as a table: data sets by methods, mean and standard error over the splits, published figures beside ours.
+"""A study as a table: data sets by methods, mean and standard error over the splits, with published figures.
 
 There are two steps: `tabulate` computes the figures, and one function per format writes them, for a terminal, Markdown,
 LaTeX or CSV.
@@ -38,7 +38,7 @@ class TableEntry:
 
 
 class TableRow(NamedTuple):
-    """A data set: the noise floor where the figure has one, and an entry per method, None if nothing is finished."""
+    """A data set: the noise floor if the figure has one, and an entry per method, None if no cell is finished."""
 
     name: str
     floor: float | None
@@ -55,7 +55,7 @@ class StudyTable:
 
 
 def tabulate(results: Results, figure: str) -> list[StudyTable]:
-    """A table for each study; where settings are varied, it has a row for each variant."""
+    """Make a table for each study; if settings are varied, it has a row for each variant."""
     tables = []
     for study in results.protocol.studies:
         titles = {cell.method: result["title"] for cell, result in results.done.items() if cell.study == study.name}
@@ -78,7 +78,7 @@ def tabulate_row(
     estimates = {method: estimate_figure(group, figure) for method, group in groups.items()}
     finished = [result for group in groups.values() for result in group]
     floor = estimate_figure(finished, "ce_noise_floor") if figure == "ce" else None
-    # Below the noise floor no method is better than another: there the differences are chance.
+    # Below the noise floor no method is better than another, because differences there are due to chance.
     best = max(
         min(loss(estimate.mean, figure) for estimate in estimates.values() if estimate),
         floor.mean if floor else -math.inf,
@@ -93,12 +93,12 @@ def tabulate_row(
 
 
 def loss(value: float, figure: str) -> float:
-    """What should be small: the figure itself, or the distance of the coverage from its nominal level."""
+    """The quantity to be minimized: the figure itself, or the distance of the coverage from its nominal level."""
     return abs(value - LEVEL) if FIGURES[figure].better == "near" else value
 
 
 def study_notes(results: Results) -> list[str]:
-    """What a reader must know about the cells behind a table."""
+    """Notes about the cells of a table that a reader must know."""
     notes = []
     if results.failed:
         example = next(iter(results.failed))
@@ -113,7 +113,7 @@ def study_notes(results: Results) -> list[str]:
     if missing:
         notes.append(f"still to run: {count(missing, 'cell')} of the protocol")
     if results.protocol.is_quick:
-        notes.append("a quick run with few splits, short training and some of the rows; it is not the study")
+        notes.append("this is a quick run with few splits, short training and some of the rows, not the full study")
     return notes
 
 
@@ -158,7 +158,7 @@ def render_latex(tables: Sequence[StudyTable]) -> str:
 
 
 def render_terminal(tables: Sequence[StudyTable]) -> str:
-    """With rich. The published figure is on a line of its own, so that the table is narrow."""
+    """Render with rich. The published figure is on a separate line, so that the table is narrow."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table as RichTable

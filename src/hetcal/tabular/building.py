@@ -14,14 +14,14 @@ from hetcal.networks import MLP, initialize_
 
 
 def resolve_name(name: str, value: Any, known: Mapping[str, Any]) -> Any:
-    """The registered object of that name, or the user's own class or function as it is."""
+    """Return the registered object of that name, or the user's own class or function unchanged."""
     if callable(value):
         return value
     return known[check_choice(name, value, known)]
 
 
 def check_estimator_options(options: Any) -> dict[str, Any]:
-    """A copy of the estimator's options."""
+    """Check the estimator's options and return a copy."""
     if options is not None and not isinstance(options, dict):
         advice = "write estimator_options={'samples': 20}"
         raise must("estimator_options", "be a dict of settings", options, advice, TypeError)
@@ -29,7 +29,7 @@ def check_estimator_options(options: Any) -> dict[str, Any]:
 
 
 def resolve_estimator(estimator: Any, options: Any, n_targets: int, seed: int) -> tuple[Any, dict[str, Any]]:
-    """The estimator's class, and all arguments for it but the network."""
+    """Return the estimator's class and all its arguments except the network."""
     if isinstance(estimator, nn.Module):
         advice = "give the class, because its network is built in each fit; options go into estimator_options"
         raise must("estimator", "be a name or a class, not an instance", type(estimator).__name__, advice)
@@ -47,7 +47,7 @@ def resolve_estimator(estimator: Any, options: Any, n_targets: int, seed: int) -
     if n_targets > 1:
         if "n_targets" not in accepted:
             advice = "let its __init__ pass n_targets on to AbstractEstimator"
-            raise must("estimator", "take n_targets for several targets or classes", factory, advice)
+            raise must("estimator", "accept n_targets for several targets or classes", factory, advice)
         arguments["n_targets"] = n_targets
     return factory, arguments
 
@@ -55,7 +55,7 @@ def resolve_estimator(estimator: Any, options: Any, n_targets: int, seed: int) -
 def build_network(
     network: Any, n_inputs: int, n_outputs: int, seed: int, *, width: int, depth: int, dropout: float
 ) -> nn.Module:
-    """An `MLP`, or the user's network; freshly initialized from the seed in any case."""
+    """Build an `MLP`, or the user's network, newly initialized from the seed."""
     if network is None:
         generator = torch.Generator().manual_seed(seed)
         return MLP(n_inputs, n_outputs, width=width, depth=depth, dropout=dropout, generator=generator)
@@ -77,7 +77,7 @@ def call_factory(factory: Any, n_inputs: int, n_outputs: int) -> Any:
     try:
         inspect.signature(factory).bind(n_inputs, n_outputs)
     except TypeError as error:
-        advice = f"let it take the two numbers ({error})"
+        advice = f"let it accept the two numbers ({error})"
         raise must("network", "be callable as network(n_inputs, n_outputs)", factory, advice, TypeError) from None
     return factory(n_inputs, n_outputs)
 
@@ -90,14 +90,14 @@ def check_inputs(estimator: nn.Module, n_inputs: int) -> None:
     except RuntimeError as error:
         raise must(
             "network",
-            f"take rows of {n_inputs} numbers, the width of the encoded table",
+            f"accept rows of {n_inputs} numbers, the width of the encoded table",
             f"{type(error).__name__}: {error}",
             "for tables give a class or function (n_inputs, n_outputs) instead of a module",
         ) from error
 
 
 def check_trains(estimator: Any, objective_weight: Any) -> None:
-    """Without the objective and without a loss of its own, only weight decay would move an estimator's weights."""
+    """Refuse an objective of weight 0 for an estimator without own loss: only weight decay would change its weights."""
     inner = getattr(estimator, "estimator", estimator)  # behind a family
     if objective_weight == 0 and getattr(type(inner), "own_loss", None) is AbstractEstimator.own_loss:
         advice = "this estimator has no loss of its own, so the objective must train it"

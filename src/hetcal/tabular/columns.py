@@ -1,4 +1,4 @@
-"""A user's table as columns of numbers, dates and text: the one place where a column's kind is decided."""
+"""A user's table as columns of numbers, dates and text. The kind of a column is decided only here."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from hetcal._checks import Floats, must, reads_as_number
 Kind = Literal["numbers", "dates", "text"]
 COLUMN_KINDS: tuple[Kind, ...] = get_args(Kind)
 MISSING_LABEL = "(missing)"
-DATE_ADVICE = "give the column a date type, for example by pandas.to_datetime"
+DATE_ADVICE = "give the column a date type, for example with pandas.to_datetime"
 
 
 @dataclass
@@ -87,7 +87,7 @@ def read_series(name: str, series: Any, is_known_text: bool = False) -> NDArray[
 
 
 def column_of_dates(series: Any) -> NDArray[np.datetime64]:
-    """Dates to the microsecond; those with a time zone in UTC."""
+    """Convert dates to microseconds; those with a time zone are converted to UTC."""
     if getattr(series.dtype, "time_zone", None) is not None:
         series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     return np.asarray(series.to_numpy()).astype("datetime64[us]")
@@ -109,7 +109,7 @@ def column_of_numbers(name: str, values: Any) -> Floats:
 
 
 def column_of_objects(name: str, values: Any, is_known_text: bool = False) -> NDArray[Any]:
-    """Python objects: all numbers, or all text. Text that reads as numbers is refused, because it could be either."""
+    """Read Python objects: all numbers, or all text. Text that looks like numbers is ambiguous and refused."""
     is_number = [isinstance(value, Real | Decimal | np.bool_) and not is_missing(value) for value in values]
     is_text = [isinstance(value, str) for value in values]
     for row, value in enumerate(values):

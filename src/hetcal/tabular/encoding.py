@@ -20,8 +20,8 @@ class Vocabulary:
     """The labels of a text column that get a column of their own, and whether the other labels share one.
 
     In a column with more than `FEW_LABELS` labels (or with `max_categories` of them), labels that occur once are rare.
-    They are often names or numbers of people or things, which say nothing about new rows and must not be stored in a
-    model.
+    They are often names or numbers of people or things, which carry no information about new rows and must not be
+    stored in a model.
 
     >>> words = Vocabulary().fit(np.array(["oak", "ash", "oak"], dtype=object), max_categories=50)
     >>> words.labels, words.transform(np.array(["oak", "elm"], dtype=object)).tolist()
@@ -30,7 +30,7 @@ class Vocabulary:
 
     FEW_LABELS = 20
     labels: list[str]  # sorted; may be empty if has_rare
-    has_rare: bool  # whether there were other labels: these, and new ones, share the last column
+    has_rare: bool  # whether there were other labels, which share the last column with new ones
 
     def fit(self, values: NDArray[Any], max_categories: int) -> "Vocabulary":
         known, counts = np.unique(values, return_counts=True)
@@ -54,7 +54,7 @@ class Vocabulary:
         return np.fromiter((places.get(value, -1) for value in values), np.int64, len(values))
 
     def count_unseen(self, values: NDArray[Any]) -> int:
-        """Number of labels not seen in `fit`, as far as that is known: rare labels are not remembered."""
+        """Number of labels not seen in `fit`; rare labels are not stored, so they do not count."""
         return 0 if self.has_rare else int((self.codes(values) < 0).sum())
 
 
@@ -69,7 +69,7 @@ def date_features(dates: NDArray[np.datetime64]) -> Floats:
     days = (dates - np.datetime64(0, "D")) / np.timedelta64(1, "D")  # NaT becomes NaN
     years = dates.astype("datetime64[Y]")
     in_year = (dates - years) / np.timedelta64(1, "D") / 365.25
-    # Fractions of a turn only: sines of thousands of turns would be rounding errors where all dates are midnights.
+    # Only fractions of a turn: the sine of thousands of turns would be a rounding error if all dates are at midnight.
     turns = 2 * np.pi * np.column_stack([in_year, days % 7 / 7, days % 1])
     circles = np.stack([np.sin(turns), np.cos(turns)], axis=2).reshape(len(dates), -1)
     return np.column_stack([days, np.where(np.isnan(circles), 0.0, circles)])
@@ -78,9 +78,9 @@ def date_features(dates: NDArray[np.datetime64]) -> Floats:
 class TableEncoder:
     """Encodes a table as a float32 matrix.
 
-    Numbers are standardized; a missing number becomes the mean, and a column of its own marks it. Dates become numbers
-    (`date_features`), text is one-hot encoded. Labels not seen in `fit` become zeros, or count as rare labels if the
-    column has some.
+    Numbers are standardized; a missing number becomes the mean and is marked in an additional column. Dates become
+    numbers (`date_features`), text is one-hot encoded. Labels not seen in `fit` become zeros, or count as rare labels
+    if the column has some.
 
     Attributes:
         kinds: "numbers", "dates" or "text" by column.
@@ -138,7 +138,7 @@ class TableEncoder:
     def _check_kinds(self, table: Table) -> None:
         for name, kind in self.kinds.items():
             now = table.kind(name)
-            # A column with nothing but missing values has no kind of its own.
+            # A column that has only missing values has no kind.
             if now != kind and now == "numbers" and np.isnan(table.columns[name]).all():
                 n = len(table)
                 empty = labels([None] * n) if kind == "text" else np.full(n, np.datetime64("NaT", "us"))
@@ -171,8 +171,8 @@ def soft_clip(z: Floats) -> Floats:
 
     .. math:: \frac{z}{\sqrt{1 + (z / 3)^2}}
 
-    An extreme value (a long tail, a typing error, a row unlike all others) then cannot lead a ReLU network, which is
-    linear far away from the data, to absurd predictions, nor overflow float32.
+    A ReLU network is linear far away from the data. With the clip, an extreme value (a long tail, a typing error, a row
+    unlike all others) leads neither to absurd predictions nor to an overflow of float32.
 
     >>> soft_clip(np.array([0.0, 1.0, -1e300])).round(2)
     array([ 0.  ,  0.95, -3.  ])

@@ -1,6 +1,6 @@
 """What regressor and classifier share: settings, reading a table, preparing its rows, a training run, prediction.
 
-The two classes above this one add what differs, the target.
+`HCRegressor` and `HCClassifier` add what differs: the target.
 """
 
 import warnings
@@ -32,7 +32,7 @@ from hetcal.tabular.rows import check_groups, check_weights, cut_mixed_rows, dra
 from hetcal.training import train
 
 COLUMN_ORDERS = ("by_name", "as_fitted")
-# Rows that are encoded at once in prediction: memory beyond input and output stays bounded.
+# Number of rows that are encoded at once in prediction, so that memory beyond input and output stays bounded.
 CHUNK_ROWS = 16_384
 
 
@@ -119,20 +119,20 @@ class TabularModel(BaseEstimator):
         return self.encoder_.count_outside(self._read(X, reset=False))
 
     def save(self, path: str | PathLike[str], *, summary: dict[str, Any] | None = None) -> None:
-        """Write the fitted model to one file, for `hetcal.load`: numbers, text and names, nothing that could run.
+        """Write the fitted model to one file, for `hetcal.load`: numbers, text and names, no code.
 
-        An existing file is replaced; a crash or a kill leaves the old one intact. A network, estimator, objective or
-        likelihood of your own is not in the file (its weights are); pass it to `hetcal.load` again.
+        An existing file is replaced; a crash or a kill leaves the old one intact. Your own network, estimator,
+        objective or likelihood is not in the file (its weights are); pass it to `hetcal.load` again.
 
         Args:
             path: By convention it ends in ".hetcal".
-            summary: What else to note for `hetcal info`: any of `target`, `method`, `created` (a time in UTC),
-                `rows`, `test_rows`, `dropped`, `group` and `metrics`. Versions and the history are always there.
+            summary: Further information for `hetcal info`: any of `target`, `method`, `created` (a time in UTC),
+                `rows`, `test_rows`, `dropped`, `group` and `metrics`. Versions and the history are always included.
 
         Raises:
-            ValueError: The model as it would be loaded is not this one, or a setting cannot be written.
+            ValueError: The loaded model would differ from this one, or a setting cannot be written.
         """
-        from hetcal.model_files.save import save_model  # the room above: a method, because users look for it here
+        from hetcal.model_files.save import save_model  # a higher layer; but users look for `save` here
 
         save_model(self, path, summary)
 
@@ -146,7 +146,7 @@ class TabularModel(BaseEstimator):
         *,
         are_classes: bool = False,
     ) -> TrainingRows:
-        """From what `fit` was given to the rows of training; `read_target` checks y and returns it as an array."""
+        """Prepare the arguments of `fit` for training; `read_target` checks y and returns it as an array."""
         check_choice("column_order", self.column_order, COLUMN_ORDERS)
         table = self._read(X, reset=True)
         if y is None:
@@ -165,7 +165,7 @@ class TabularModel(BaseEstimator):
             pieces, weights = cut_mixed_rows(table.take(rows), weights)
             rows = rows[pieces]
         if len(rows) < 2:
-            advice = "a spread needs more than one sample"
+            advice = "a standard deviation cannot be learned from one row"
             raise must("X", "have at least 2 different rows", f"n_samples={len(rows)}", advice)
         table = table.take(rows)
         encoder = TableEncoder().fit(table, weights)
@@ -187,7 +187,7 @@ class TabularModel(BaseEstimator):
         objective_weight: float = 1.0,
         standard_errors: float = 1.0,
     ) -> tuple[nn.Module, History]:
-        """A new estimator, trained on the rows; y is their target as the objective takes it."""
+        """Train a new estimator on the rows; y is their target in the form that the objective accepts."""
         estimator = self._build(rows.x.shape[1], n_targets, family, rows.seed)
         check_trains(estimator, objective_weight)
         history = train(
@@ -214,7 +214,7 @@ class TabularModel(BaseEstimator):
         return estimator, history
 
     def _build(self, n_inputs: int, n_targets: int, family: str | Family, seed: int) -> nn.Module:
-        """The estimator around its network, both freshly initialized from the seed."""
+        """Build the estimator and its network, both newly initialized from the seed."""
         factory, arguments = resolve_estimator(self.estimator, self.estimator_options, n_targets, seed)
         network = build_network(
             self.network,
@@ -231,7 +231,7 @@ class TabularModel(BaseEstimator):
         return estimator if family == "gaussian" else WithFamily(estimator, family)
 
     def _predict(self, X: Any) -> Prediction:
-        """The estimator's prediction for a table, chunk by chunk, in the scale it was trained in."""
+        """Predict a table, chunk by chunk, in the scale in which the estimator was trained."""
         check_is_fitted(self)
         table = self._read(X, reset=False)
         parts = []
@@ -241,7 +241,7 @@ class TabularModel(BaseEstimator):
         return join_predictions(parts, np.concatenate)
 
     def _read(self, X: Any, reset: bool) -> Table:
-        """X as a table, its columns checked against those of `fit`, or with `reset` remembered."""
+        """Read X as a table and check its columns against those of `fit`; with `reset`, remember them instead."""
         if isinstance(X, Table):
             return self._read_columns(X, reset)
         if sparse.issparse(X):
@@ -263,7 +263,7 @@ class TabularModel(BaseEstimator):
         return self._named(read_table(X, self._texts(reset)), reset)
 
     def _read_columns(self, table: Table, reset: bool) -> Table:
-        """A table that `read_table` has read before: its columns are matched by name."""
+        """Match the columns of a table that `read_table` has already read, by name."""
         if reset:
             self.n_features_in_, self.feature_names_in_ = len(table.columns), np.array([*table.columns], dtype=object)
             return table
@@ -273,10 +273,10 @@ class TabularModel(BaseEstimator):
         return Table({name: table.columns[name] for name in self.encoder_.kinds})
 
     def _texts(self, reset: bool) -> set[int]:
-        """Positions of the columns that held text in `fit`, where text that reads as a number is a label too."""
+        """Positions of the columns that held text in `fit`; there, text that looks like a number is a label too."""
         kinds = [] if reset else self.encoder_.kinds.values()
         return {place for place, kind in enumerate(kinds) if kind == "text"}
 
     def _named(self, table: Table, reset: bool) -> Table:
-        """With the names of `fit`: an array may follow a frame, or a frame an array, and is then taken by position."""
+        """Give the columns the names of `fit`; if only one of the two tables has names, match by position."""
         return table if reset else Table(dict(zip(self.encoder_.kinds, table.columns.values(), strict=True)))

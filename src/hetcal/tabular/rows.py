@@ -1,4 +1,4 @@
-"""The rows of a table as training takes them: weights, groups, the seed, equal rows merged, mixed rows cut."""
+"""The rows of a table as training uses them: weights, groups, the seed, equal rows merged, mixed rows split."""
 
 from typing import Any
 
@@ -11,12 +11,12 @@ from hetcal._checks import Floats, check_number, must
 from hetcal.splitting import check_two_groups
 from hetcal.tabular.columns import Table
 
-# Rows of equal X but different class are cut into pieces of about a thousandth of all weight.
+# Rows of equal X but different class are split into pieces of about a thousandth of the total weight.
 PIECES = 1000
 
 
 def check_weights(sample_weight: Any, table: Table) -> NDArray[np.float64]:
-    """One weight per row, at least 0. Only ratios matter, so the largest is scaled to about 1, and no sum overflows."""
+    """Return one weight per row, at least 0. Only ratios matter; the largest is about 1, so that no sum overflows."""
     if sample_weight is None:
         return np.ones(len(table))
     weights = _check_sample_weight(sample_weight, np.empty((len(table), 1)), dtype=np.float64, ensure_non_negative=True)
@@ -26,7 +26,7 @@ def check_weights(sample_weight: Any, table: Table) -> NDArray[np.float64]:
 
 
 def check_groups(groups: Any, n: int) -> NDArray[np.int64] | None:
-    """One number per group, in the order of the sorted labels."""
+    """Return the number of the group of each row, in the order of the sorted labels."""
     if groups is None:
         return None
     labels = column_or_1d(groups)
@@ -38,7 +38,7 @@ def check_groups(groups: Any, n: int) -> NDArray[np.int64] | None:
 
 
 def draw_seed(random_state: Any) -> int:
-    """An integer seed from None (the system's entropy), an integer, or a NumPy generator of either kind."""
+    """Draw an integer seed from None (the system's entropy), an integer, or a NumPy generator, new or legacy."""
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
     if isinstance(random_state, np.random.RandomState):
@@ -51,10 +51,10 @@ def draw_seed(random_state: Any) -> int:
 def merge_equal_rows(
     table: Table, y: NDArray[Any], weights: Floats, groups: NDArray[np.int64] | None = None
 ) -> tuple[NDArray[np.intp], Floats]:
-    """Which rows to keep, and their weights: rows without weight are dropped, equal ones merged with summed weights.
+    """Return the rows to keep and their weights: rows of weight 0 are dropped, equal rows merged, their weights summed.
 
-    A weight of 2 is then exactly a row given twice, the order of the rows does not matter, and no row is both in the
-    training part and in the validation part. The order depends on ranks only, so that other units do not change it.
+    A weight of 2 is then exactly a row given twice, the order of the rows does not matter, and no row is both a
+    training and a validation row. The order of the result depends on ranks only, so that other units do not change it.
     Equal rows of different `groups` are not merged. y is (n,) or (n, k): numbers, or the labels of classes.
     """
     weighted = np.flatnonzero(weights > 0)
@@ -73,11 +73,12 @@ def merge_equal_rows(
 
 
 def cut_mixed_rows(table: Table, weights: Floats) -> tuple[NDArray[np.intp], Floats]:
-    """Which merged rows to take, some repeatedly, and their weights: rows of equal X but different class are cut.
+    """Return merged rows, some repeatedly, and their weights: rows of equal X but different class are split.
 
-    After `merge_equal_rows` all the yes of a common combination, such as a town without further columns, are one row,
-    and all its no another. If either were held out whole for validation, training would see the opposite of the truth.
-    Rows whose X has a single class stay whole: in pieces they would validate what they trained.
+    After `merge_equal_rows`, all rows of class "yes" with the same X, such as one town without further columns, are a
+    single row, and all rows of class "no" another. If either were held out entirely for validation, training would see
+    only the other class. Rows whose X has a single class are not split: their pieces would be training and validation
+    rows at once.
     """
     x_ranks = np.column_stack([ranks(values) for values in table.columns.values()])  # (n, columns), equal rows adjacent
     equals_next = (x_ranks[1:] == x_ranks[:-1]).all(axis=1)
@@ -88,6 +89,6 @@ def cut_mixed_rows(table: Table, weights: Floats) -> tuple[NDArray[np.intp], Flo
 
 
 def ranks(values: NDArray[Any]) -> NDArray[np.uint64]:
-    """Equal values to equal integers, in the order of the values (missing ones last)."""
+    """Map equal values to equal integers, in the order of the values (missing ones last)."""
     _, codes = np.unique(values if values.dtype == np.float64 else values.astype(str), return_inverse=True)
     return codes.astype(np.uint64)
