@@ -16,9 +16,14 @@ from hetcal.metrics.verdict import (
     power_against_low_coverage,
     rows_needed,
     share_above,
+    typical_step,
 )
 from hetcal.prediction import Prediction, TransformedPrediction
 from hetcal.transforms import Log
+
+
+def share_of(truth, median):
+    return share_above(truth, median, typical_step(truth))
 
 
 def judge_z(z, **options):
@@ -240,8 +245,8 @@ def test_steps_are_no_bias():
     mean = 5.4 + 0.05 * random.standard_normal(2_000)
     y = np.round(mean + 0.8 * random.standard_normal(2_000))
     assert abs(np.mean(y > mean) - 0.5) > 0.04  # the plain share would be an alarm
-    assert share_above(y, mean) == pytest.approx(0.5, abs=0.02)
-    assert share_above(y + 1, mean) > 0.8  # a true bias is still seen
+    assert share_of(y, mean) == pytest.approx(0.5, abs=0.02)
+    assert share_of(y + 1, mean) > 0.8  # a true bias is still seen
 
 
 def test_one_odd_value_does_not_change_the_steps():
@@ -250,7 +255,7 @@ def test_one_odd_value_does_not_change_the_steps():
     mean = 5.4 + 0.05 * random.standard_normal(2_000)
     y = np.round(mean + 0.8 * random.standard_normal(2_000))
     odd = y + np.where(np.arange(2_000) == 7, 1e-6, 0)
-    assert share_above(odd, mean) == pytest.approx(share_above(y, mean), abs=1e-3)
+    assert share_of(odd, mean) == pytest.approx(share_of(y, mean), abs=1e-3)
 
 
 def test_ties_are_said_to_count_in_part():
@@ -262,10 +267,10 @@ def test_ties_are_said_to_count_in_part():
 
 def test_ties_count_half():
     """A true value that is the median itself is on neither side, with steps, without, and but for rounding."""
-    assert share_above(np.zeros(3), np.zeros(3)) == 0.5
-    assert share_above(np.full(3, 0.3), np.full(3, 0.1 + 0.2)) == pytest.approx(0.5, abs=1e-3)
-    assert share_above(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 0.0])) == pytest.approx(2 / 3)
-    assert share_above(np.array([1e308, -1e308]), np.zeros(2)) == 0.5
+    assert share_of(np.zeros(3), np.zeros(3)) == 0.5
+    assert share_of(np.full(3, 0.3), np.full(3, 0.1 + 0.2)) == pytest.approx(0.5, abs=1e-3)
+    assert share_of(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 0.0])) == pytest.approx(2 / 3)
+    assert share_of(np.array([1e308, -1e308]), np.zeros(2)) == 0.5
 
 
 # One rule.

@@ -15,7 +15,7 @@ rows.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -126,14 +126,18 @@ class Evidence:
     def rows(self) -> int:
         return len(self.truth)
 
-    @property
+    @cached_property
     def observed(self) -> float:
         """Coverage of the 90 % intervals."""
         return float(np.mean(self.inside))
 
-    @property
+    @cached_property
+    def step(self) -> float:
+        return typical_step(self.truth)
+
+    @cached_property
     def share_above(self) -> float:
-        return share_above(self.truth, self.median)
+        return share_above(self.truth, self.median, self.step)
 
 
 @per_target
@@ -257,31 +261,31 @@ def power_against_low_coverage(rows: int) -> float:
 # The figures.
 
 
-def share_above(truth: Floats, median: Floats) -> float:
+def share_above(truth: Floats, median: Floats, step: float) -> float:
     """The share of true values above the predicted median.
 
-    A target that comes in steps, such as a whole number, represents all values that round to it. It counts with the
-    part of its step that lies above the median: half of it if it equals the median, all of it a step above. Otherwise,
-    with a median of 5.4, every 5 would be below and every 6 above, and the share would depend on the steps, not on the
-    model.
+    A target that comes in steps, such as a whole number, stands for all values that round to it, and counts with the
+    part of its step above the median: in full a step away, half where it is the median itself. Otherwise a median of
+    5.4 would have every 5 below it and every 6 above it, and the share would depend on the steps, not on the model.
     """
     with np.errstate(over="ignore", under="ignore"):
         rounding = max(RELATIVE_ROUNDING * float(np.abs(truth).max()), float(np.finfo(float).tiny))
-        step = max(typical_step(truth), rounding) if has_ties(truth) else rounding
-        return float(np.clip((truth - median) / step + 0.5, 0, 1).mean())
-
-
-def has_ties(truth: Floats) -> bool:
-    return len(np.unique(truth)) < len(truth)
+        return float(np.clip((truth - median) / max(step, rounding) + 0.5, 0, 1).mean())
 
 
 def typical_step(truth: Floats) -> float:
-    """The distance between neighboring values, as the median over the rows: a single odd value does not change it."""
+    """The distance between neighboring values, as the median over the rows; 0 if no value repeats.
+
+    A single odd value does not change the median.
+    """
     values, counts = np.unique(truth, return_counts=True)
-    gaps, weights = np.diff(values), counts[1:] + counts[:-1]
+    if len(values) in (1, len(truth)):
+        return 0.0
+    with np.errstate(over="ignore"):
+        gaps, weights = np.diff(values), counts[1:] + counts[:-1]
     order = np.argsort(gaps)
     middle = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
-    return float(gaps[order][middle]) if len(gaps) else 0.0
+    return float(gaps[order][middle])
 
 
 def width_factor(evidence: Evidence) -> float | None:
@@ -327,7 +331,7 @@ def describe_rest(finding: str, evidence: Evidence, weak_subgroups: int) -> list
         clauses.append(f", but {percent(level, 0)} intervals cover {percent(coverage)}: they are {side}")
     if is_biased(above, evidence.rows):
         side, share = ("above", above) if above > 0.5 else ("below", 1 - above)
-        ties = ", counting ties in part" if has_ties(evidence.truth) else ""
+        ties = ", counting ties in part" if evidence.step else ""
         clauses.append(f"; {percent(share)} of the true values lie {side} the predicted median{ties}")
         clauses.append(", where 50 % are expected")
     if weak_subgroups:
