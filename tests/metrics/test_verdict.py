@@ -223,6 +223,15 @@ def test_bias_beside_other_findings():
     assert "is enough; 75.0 % of the true values lie above the predicted median" in verdict.text
 
 
+def test_a_large_bias_is_not_hidden_by_slightly_narrow_intervals():
+    """88 % covered is a reason to look closer; with 62 % of the true values on one side it is more than that."""
+    verdict = judge(np.random.default_rng(0).normal(0.31, 1, 8_000), np.zeros(8_000), np.ones(8_000))
+    assert 0.85 < verdict.coverage < 0.89
+    assert (verdict.status, verdict.finding) == ("bad", "bias")
+    assert "; they are too narrow and must be" in verdict.text
+    assert "of the true values lie above the predicted median" in verdict.text
+
+
 def test_bias_without_practical_importance():
     """Nine tenths of a point of 100,000 rows is more than noise, and no reason to look closer."""
     n = 100_000

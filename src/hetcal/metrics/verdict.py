@@ -178,12 +178,11 @@ def judge_evidence(evidence: Evidence, weak_subgroups: int = 0) -> Verdict:
 def find(evidence: Evidence, weak_subgroups: int) -> str:
     """What matters most, see `Verdict.finding`; a bias that makes a model unreliable is a "large bias"."""
     rows, observed, above = evidence.rows, evidence.observed, evidence.share_above
-    if is_far_off(evidence) and observed < LEVEL:
-        return "narrow"
-    if is_large_bias(above, rows):
+    is_bad = is_far_off(evidence) and observed < LEVEL - LARGE_GAP
+    if is_large_bias(above, rows) and not is_bad:
         return "large bias"
     if is_far_off(evidence):
-        return "wide"
+        return "narrow" if observed < LEVEL else "wide"
     if worst_level(evidence) is not None:
         return "shape"
     if is_biased(above, rows):
