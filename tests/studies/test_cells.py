@@ -62,7 +62,7 @@ def test_grouped_split(seed):
 
 
 def test_grouped_split_without_groups():
-    message = "data set must have groups for a grouped split, got data set=None; leave it out of the grouped study"
+    message = "data set must have groups for a grouped split, got data set=None; omit it from the grouped study"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         split_by_rule("grouped", 100, None, 0, 0.2)
 
