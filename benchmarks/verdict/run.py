@@ -1,9 +1,9 @@
-"""How often is the verdict right? Simulated probabilities of every outcome, by kind of model and number of rows.
+"""Simulate the probability of every outcome of the verdict, by kind of model and number of rows.
 
-    python benchmarks/verdict/run.py            # 2,000 samples a cell, about a minute
+    python benchmarks/verdict/run.py            # 2,000 samples per line, about a minute
     python benchmarks/verdict/run.py --samples 100
 
-Prints the table of docs/metrics.md. Predictions are N(0, 1) for every row; the true values are drawn as each line says.
+Prints the table of docs/metrics.md. Predictions are N(0, 1) for every row; each line states how true values are drawn.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from hetcal.metrics import judge
 from hetcal.metrics.verdict import LABELS
 
 ROWS = (30, 60, 120, 400, 4_000)
-# What the true values of a model that predicts N(0, 1) are: mean and standard deviation.
+# Mean and standard deviation of the true values, for a model that predicts N(0, 1).
 MODELS = {
     "calibrated": (0.0, 1.0),
     "sigma 30 % too small (true coverage 79 %)": (0.0, 1.3),
