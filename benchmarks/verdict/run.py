@@ -3,7 +3,8 @@
     python benchmarks/verdict/run.py            # 2,000 samples per line, about a minute
     python benchmarks/verdict/run.py --samples 100
 
-Prints the table of docs/metrics.md. Predictions are N(0, 1) for every row; each line states how true values are drawn.
+Prints the table of docs/metrics.md. Every row has its own predictive mean and standard deviation; each line states how
+the standardized errors are drawn.
 """
 
 import argparse
@@ -14,11 +15,11 @@ from hetcal.metrics import judge
 from hetcal.metrics.verdict import LABELS
 
 ROWS = (30, 60, 120, 400, 4_000)
-# Mean and standard deviation of the true values, for a model that predicts N(0, 1).
+# Mean and standard deviation of the standardized errors (y - mean) / std.
 MODELS = {
     "calibrated": (0.0, 1.0),
-    "sigma 30 % too small (true coverage 79 %)": (0.0, 1.3),
-    "sigma 30 % too large (true coverage 97 %)": (0.0, 1 / 1.3),
+    "sigma too small by a factor of 1.3 (true coverage 79 %)": (0.0, 1.3),
+    "sigma too large by a factor of 1.3 (true coverage 97 %)": (0.0, 1 / 1.3),
     "mean too low by 0.3 sigma": (0.3, 1.0),
 }
 
@@ -26,8 +27,10 @@ MODELS = {
 def outcomes(mean: float, std: float, rows: int, samples: int) -> dict[str, float]:
     """Share of samples with each status."""
     generator = np.random.default_rng(rows)
-    zero, one = np.zeros(rows), np.ones(rows)
-    found = [judge(generator.normal(mean, std, rows), zero, one).status for _ in range(samples)]
+    found = []
+    for _ in range(samples):
+        center, sigma = generator.uniform(-1, 1, rows), np.exp(generator.normal(0, 0.5, rows))
+        found.append(judge(center + sigma * generator.normal(mean, std, rows), center, sigma).status)
     return {status: found.count(status) / samples for status in LABELS}
 
 

@@ -1,4 +1,4 @@
-"""Splits into training and held-out rows, at random or by whole groups. Rows are split nowhere else.
+"""Which rows train and which are held out: at random, or by whole groups, for validation, tests and folds.
 
 Rows of one group (a patient, a day) always stay on the same side, so that held-out rows are new to the model in the
 same way as the rows that it will predict later.
@@ -6,7 +6,6 @@ same way as the rows that it will predict later.
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import GroupKFold, GroupShuffleSplit, KFold
 
 from hetcal._checks import must
 
@@ -26,6 +25,8 @@ def split_rows(n: int, test_fraction: float, seed: int, groups: NDArray[np.int64
         order = generator.permutation(n)
         n_train = int((1 - test_fraction) * n)
         return order[:n_train], order[n_train:]
+    from sklearn.model_selection import GroupShuffleSplit  # slow to import, and training does without
+
     check_two_groups(groups)
     splitter = GroupShuffleSplit(n_splits=1, test_size=test_fraction, random_state=seed)
     train, test = next(splitter.split(np.empty(n), groups=groups))
@@ -33,7 +34,9 @@ def split_rows(n: int, test_fraction: float, seed: int, groups: NDArray[np.int64
 
 
 def split_folds(n: int, folds: int, seed: int, groups: NDArray[np.int64] | None = None) -> list[Split]:
-    """Return the training and held-out rows of every fold of a cross-validation; each row is held out once."""
+    """Training and held-out rows of every fold of a cross-validation; each row is held out once."""
+    from sklearn.model_selection import GroupKFold, KFold
+
     if n < 2 * folds:
         raise must("folds", f"be at most half the number of rows ({n})", folds, "give more rows, or fewer folds")
     if groups is None:

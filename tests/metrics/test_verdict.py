@@ -9,16 +9,21 @@ from scipy.stats import binom
 
 from hetcal.families import GAUSSIAN, Laplace, StudentT
 from hetcal.metrics import coverage, evaluate, judge
-from hetcal.metrics.noise import CURVE_LEVELS
 from hetcal.metrics.verdict import (
     LABELS,
-    can_detect_low_coverage,
-    judge_curve,
+    Evidence,
+    judge_evidence,
+    power_against_low_coverage,
     rows_needed,
     share_above,
+    typical_step,
 )
 from hetcal.prediction import Prediction, TransformedPrediction
 from hetcal.transforms import Log
+
+
+def share_of(truth, median):
+    return share_above(truth, median, typical_step(truth))
 
 
 def judge_z(z, **options):
@@ -61,7 +66,7 @@ def test_too_wide():
 def test_no_factor():
     """No residual at all, or residuals beyond all bounds: no senseless factor."""
     assert judge_z(np.zeros(400)).text.endswith("; they are wider than needed")
-    assert judge_z(np.tile([-1e9, 1e9], 200)).text.endswith("; they are too narrow and must be wider")
+    assert judge_z(np.tile([-1e9, 1e9], 200)).text.endswith("; they are too narrow")
 
 
 FAMILIES = {"gaussian": GAUSSIAN, "laplace": Laplace(), "student_t": StudentT(4)}
@@ -80,12 +85,22 @@ def test_factor_repairs_the_intervals(family):
 
 
 def test_transformed_target():
-    """Behind a logarithm the factor is that of the widths in the units of y, not that of the logarithm's scale."""
-    z = even(400, 2.0)
-    verdict = judge(np.exp(z), TransformedPrediction(Prediction(np.zeros(400), np.ones(400)), Log()))
-    q = np.quantile(np.abs(z), 0.9, method="inverted_cdf")
-    expected = (np.exp(q) - np.exp(-q)) / (np.exp(1.6448536) - np.exp(-1.6448536))
-    assert verdict.width_factor == pytest.approx(expected, rel=1e-6)
+    """Behind a logarithm the factor is in the units of y: intervals stretched by it cover nine rows in ten."""
+    y = np.exp(even(400, 2.0))
+    prediction = TransformedPrediction(Prediction(np.zeros(400), np.ones(400)), Log())
+    verdict = judge(y, prediction)
+    lower, upper = prediction.interval(0.9).T
+    factor = verdict.width_factor
+    covered = (y >= 1 - factor * (1 - lower)) & (y <= 1 + factor * (upper - 1))
+    assert np.mean(covered) == pytest.approx(0.9, abs=0.0025)
+
+
+def test_a_factor_of_one_is_not_stated():
+    """Whole numbers: 78 % lie inside, and the others just outside; "1.00 times as wide" would mean nothing."""
+    z = np.where(np.arange(400) % 10 < 8, 0.5, 1.6449) * np.resize([1, -1], 400)
+    verdict = judge_z(z)
+    assert (verdict.finding, verdict.width_factor) == ("narrow", None)
+    assert verdict.text.endswith("; they are too narrow")
 
 
 def test_factor_covers_at_least_90_percent():
@@ -109,14 +124,15 @@ def test_small_gap_at_90_does_not_hide_the_curve():
     verdict = judge_z(np.r_[even(17_880, 0.05), even(2_120) + np.tile([-9, 9], 1_060)])
     assert (verdict.status, verdict.finding) == ("caution", "shape")
     assert "cover 89.4 % of 20,000 rows" in verdict.text
-    assert "more than sampling noise, but only 0.6 points off, but " in verdict.text
+    assert ", only 0.6 points off, but " in verdict.text
+    assert verdict.text.count("but") == 1
 
 
 def test_many_rows_detect_what_has_no_practical_importance():
     """Half a point of 40,000 rows is more than noise; the sentence says so, and the mark stays green."""
     verdict = judge_z(even(40_000, 1.02))
     assert (verdict.status, verdict.finding) == ("good", "slight")
-    assert verdict.text.endswith(", which is more than sampling noise, but only 0.69 points off")
+    assert verdict.text.endswith(", only 0.69 points off")
 
 
 # Too few rows.
@@ -135,7 +151,7 @@ def test_few_rows_may_be_enough_for_a_red_mark():
     """Twenty rows that all miss are proof enough, but do not tell by how much."""
     verdict = judge_z(np.resize([-50.0, 50.0], 20))
     assert (verdict.status, verdict.finding, verdict.width_factor) == ("bad", "narrow", None)
-    assert verdict.text.endswith("; they are too narrow and must be wider")
+    assert verdict.text.endswith("; they are too narrow")
 
 
 def test_green_needs_the_power_to_see_a_coverage_of_80_percent():
@@ -147,9 +163,15 @@ def test_green_needs_the_power_to_see_a_coverage_of_80_percent():
     hits = np.random.default_rng(0).binomial(n, 0.8, size=20_000)
     low = binom.ppf(0.025, n, 0.9)
     assert np.mean(hits < low) > 0.9 - 5 * 0.0021
-    assert not can_detect_low_coverage(60)
-    assert all(can_detect_low_coverage(m) for m in range(n, n + 300))
-    assert not can_detect_low_coverage(n - 1)
+    assert all(power_against_low_coverage(m) >= 0.9 for m in range(n, n + 300))
+    assert power_against_low_coverage(n - 1) < 0.9
+    assert power_against_low_coverage(60) < 0.7
+
+
+def test_more_rows_never_take_the_green_mark_of_a_calibrated_model():
+    """The power of the test is not monotone in the rows; the rule is."""
+    statuses = [judge_z(even(n)).status for n in range(120, 160)]
+    assert statuses == ["unknown"] * (rows_needed() - 120) + ["good"] * (160 - rows_needed())
 
 
 # Bias.
@@ -197,7 +219,7 @@ def test_bias_sentence_is_true_for_a_skewed_target():
 def test_bias_beside_other_findings():
     """The bias is named where the intervals fail too, and makes the mark worse."""
     verdict = judge_z(0.5 * tilted(400, 0.75))
-    assert (verdict.status, verdict.finding) == ("bad", "wide")
+    assert (verdict.status, verdict.finding) == ("bad", "bias")
     assert "is enough; 75.0 % of the true values lie above the predicted median" in verdict.text
 
 
@@ -223,16 +245,32 @@ def test_steps_are_no_bias():
     mean = 5.4 + 0.05 * random.standard_normal(2_000)
     y = np.round(mean + 0.8 * random.standard_normal(2_000))
     assert abs(np.mean(y > mean) - 0.5) > 0.04  # the plain share would be an alarm
-    assert share_above(y, mean) == pytest.approx(0.5, abs=0.02)
-    assert share_above(y + 1, mean) > 0.8  # a true bias is still seen
+    assert share_of(y, mean) == pytest.approx(0.5, abs=0.02)
+    assert share_of(y + 1, mean) > 0.8  # a true bias is still seen
+
+
+def test_one_odd_value_does_not_change_the_steps():
+    """A whole number with a rounding error among 2,000: the step stays 1, and so does the verdict."""
+    random = np.random.default_rng(0)
+    mean = 5.4 + 0.05 * random.standard_normal(2_000)
+    y = np.round(mean + 0.8 * random.standard_normal(2_000))
+    odd = y + np.where(np.arange(2_000) == 7, 1e-6, 0)
+    assert share_of(odd, mean) == pytest.approx(share_of(y, mean), abs=1e-3)
+
+
+def test_ties_are_said_to_count_in_part():
+    """Half of all values 0, the others 1, and a median of 0.2: "70 % lie below" would not be what was counted."""
+    y = np.resize([0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0], 1_000)
+    verdict = judge(y, np.full(1_000, 0.3), np.full(1_000, 0.46))
+    assert "of the true values lie below the predicted median, counting ties in part, where 50 %" in verdict.text
 
 
 def test_ties_count_half():
     """A true value that is the median itself is on neither side, with steps, without, and but for rounding."""
-    assert share_above(np.zeros(3), np.zeros(3)) == 0.5
-    assert share_above(np.full(3, 0.3), np.full(3, 0.1 + 0.2)) == pytest.approx(0.5, abs=1e-3)
-    assert share_above(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 0.0])) == pytest.approx(2 / 3)
-    assert share_above(np.array([1e308, -1e308]), np.zeros(2)) == 0.5
+    assert share_of(np.zeros(3), np.zeros(3)) == 0.5
+    assert share_of(np.full(3, 0.3), np.full(3, 0.1 + 0.2)) == pytest.approx(0.5, abs=1e-3)
+    assert share_of(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 0.0])) == pytest.approx(2 / 3)
+    assert share_of(np.array([1e308, -1e308]), np.zeros(2)) == 0.5
 
 
 # One rule.
@@ -255,14 +293,25 @@ def test_evaluate_says_the_same():
     assert str(verdict).startswith("Not reliable: ")
 
 
-def test_rule_on_a_curve_is_the_rule_on_rows():
-    """A comparison has only pooled curves: the same rows give the same verdict, but for the factor."""
+def test_pooled_folds_are_judged_like_all_rows_together():
+    """A comparison pools the held-out rows of its folds: the same rows give the same verdict."""
     for seed, scale in enumerate([1.0, 1.3, 0.7, 1.05]):
         y = np.random.default_rng(seed).normal(0.1 * seed, scale, 300)
-        whole = judge_z(y)
-        curve = np.array([coverage(y, np.zeros(300), np.ones(300), level=level) for level in CURVE_LEVELS])
-        pooled = judge_curve(300, curve, share_above(y, np.zeros(300)), whole.width_factor)
-        assert pooled == whole
+        prediction = Prediction(np.linspace(-0.1, 0.1, 300), np.linspace(0.9, 1.1, 300))
+        folds = [Evidence.of(y[rows], prediction.take(rows)) for rows in np.array_split(np.arange(300), 3)]
+        assert judge_evidence(Evidence.pool(folds)).as_dict() == pytest.approx(judge(y, prediction).as_dict())
+
+
+def test_a_weak_range_of_the_prediction_takes_the_green_mark():
+    """A constant sigma for noise that grows: 90 % are covered overall, but far fewer where the noise is large."""
+    random = np.random.default_rng(0)
+    x = random.uniform(0, 1, 4_000)
+    y = x + (0.3 + 1.25 * x) * random.standard_normal(4_000)
+    sigma = np.quantile(np.abs(y - x), 0.9) / 1.6448536
+    verdict = judge(y, x, np.full(4_000, sigma))
+    assert verdict.coverage == pytest.approx(0.9, abs=0.001)
+    assert verdict.status == "caution"
+    assert "the intervals are too narrow" in verdict.text
 
 
 def test_verdict_is_json():
@@ -283,13 +332,13 @@ def test_confidence_interval_is_the_exact_one():
 
 @pytest.mark.parametrize("n", [200, 400])
 def test_false_positive_rate(n):
-    """A calibrated model is denied the green mark by three tests of at most 5 % each, so in at most 15 % of samples.
+    """A calibrated model is denied the green mark by four tests of at most 5 % each, so in at most 20 % of samples.
 
     300 samples; the bound is exceeded by chance once in 100,000 runs. A red mark takes a large gap (below 1.5 %).
     """
     generator = np.random.default_rng(n)
     statuses = [judge_z(generator.normal(size=n)).status for _ in range(300)]
-    assert sum(status != "good" for status in statuses) <= binom.isf(1e-5, 300, 0.15)
+    assert sum(status != "good" for status in statuses) <= binom.isf(1e-5, 300, 0.2)
     assert statuses.count("bad") <= binom.isf(1e-5, 300, 0.015)
 
 

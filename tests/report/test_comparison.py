@@ -102,15 +102,20 @@ def test_all_failed():
 
 
 @pytest.mark.parametrize(
-    ("verdict", "status"),
-    [("good", "good"), ("caution", "caution"), ("bad", "caution"), ("unknown", "caution"), (None, "caution")],
+    ("verdict", "status", "label"),
+    [
+        ("good", "good", "Recommended: Dropout-HC"),
+        ("caution", "caution", "Recommended, but look closer: Dropout-HC"),
+        ("bad", "bad", "Recommended, but not reliable: Dropout-HC"),
+        ("unknown", "unknown", "Recommended, but too few rows to tell whether it is reliable: Dropout-HC"),
+        (None, "caution", "Recommended, but look closer: Dropout-HC"),
+    ],
 )
-def test_the_best_of_the_bad(verdict, status):
-    """A method that is not calibrated may be the best there is; it does not get the green mark."""
+def test_the_best_of_the_bad(verdict, status, label):
+    """A method that is not calibrated may be the best there is; the page says so, with the mark of its verdict."""
     comparison = make_comparison()
     comparison["methods"][1]["verdict"] = None if verdict is None else {"status": verdict}
     content = describe_some(comparison)
-    label = "Recommended: Dropout-HC" if status == "good" else "Recommended, but look closer: Dropout-HC"
     assert (content["recommendation"]["status"], content["recommendation"]["label"]) == (status, label)
     html = render(content)
     assert f'class="verdict {status}" id="verdict"' in html

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 from scipy.stats import binom, binomtest
 
-from hetcal.report.subgroups import MINIMUM_ROWS, check_subgroups, describe_subgroups, find_subgroups, holm
+from hetcal.metrics.subgroups import MINIMUM_ROWS
+from hetcal.report.subgroups import check_subgroups, describe_subgroups, find_subgroups
 from tests.report.samples import ROWS, make_features
 
 LEVEL = 0.9
@@ -55,17 +56,6 @@ def test_figures_by_another_route():
         np.testing.assert_allclose(subgroup["p"], min(1, 2 * min(tails)))
         interval = binomtest(hits, n).proportion_ci(0.95, method="exact")
         np.testing.assert_allclose([subgroup["coverage_low"], subgroup["coverage_high"]], interval)
-
-
-def test_holm_by_its_definition():
-    """p_(i) counts if every smaller one times the number of those left is small: the textbook's loop."""
-    p = RNG.random(50) ** 3
-    expected = np.empty(50)
-    largest = 0.0
-    for rank, i in enumerate(np.argsort(p)):
-        largest = max(largest, (50 - rank) * p[i])
-        expected[i] = min(1.0, largest)
-    np.testing.assert_allclose(holm(p), expected)
 
 
 def test_family_wise_false_alarms():
@@ -119,7 +109,7 @@ def test_what_many_rows_prove_may_trouble_nobody():
     inside = np.arange(n) % 1000 < 895
     content = describe_some(inside, pd.DataFrame({"x": np.repeat(["a", "b"], n // 2)}))
     assert content["worst"][0]["reading"] == "slightly off"
-    assert content["text"] == "No subgroup is off by more than 1 % (2 subgroups tested)."
+    assert content["text"] == "No subgroup is off by more than 1 point (2 subgroups tested)."
 
 
 def test_too_few_rows_or_no_parts():

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 from hetcal.datasets import heteroscedastic, skewed
 from hetcal.methods import make
 from hetcal.metrics import calibration_curve, evaluate
-from hetcal.metrics.verdict import judge
+from hetcal.metrics.verdict import judge, judge_evidence
 from hetcal.prediction import Prediction
 from hetcal.studies.cells import Part, check_protocol, load_part, measure, run_cell, split_by_rule
 from hetcal.studies.protocol import Cell, parse_protocol
@@ -115,7 +115,7 @@ def test_measure():
     assert measured.rows == 50
     assert_array_equal(measured.coverage, calibration_curve(y, prediction).coverage)
     assert_array_equal(measured.std_quantiles, np.quantile(prediction.std, np.arange(1, 100) / 100))
-    assert measured.share_above == judge(y, prediction).share_above
+    assert judge_evidence(measured.evidence) == judge(y, prediction)
 
 
 def test_max_train_rows():

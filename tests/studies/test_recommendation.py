@@ -3,27 +3,28 @@
 import numpy as np
 import pytest
 
+from hetcal.families import GAUSSIAN
 from hetcal.methods import METHODS
-from hetcal.metrics import CURVE_LEVELS
-from hetcal.metrics.verdict import judge_curve
+from hetcal.metrics import judge
 from hetcal.studies.compare import describe_figure
 from hetcal.studies.recommendation import recommend
 
 HNN, ENSEMBLE, DROPOUT = "hnn", "ensemble_hc", "dropout_hc"
 RELIABLE = (
-    "Reliable: 90 % intervals cover 90.0 % of 1,000 rows (95 % confidence interval 88.0 to 91.8 %), "
-    "within sampling noise."
+    'the verdict on its held-out rows is "Reliable": 90 % intervals cover 90.0 % of 1,000 rows '
+    "(95 % confidence interval 88.0 to 91.8 %), within sampling noise."
 )
 
 
-def method(name, scores, coverage=CURVE_LEVELS, rows=1000):
-    """A method with these values of the CRPS, and this coverage of its intervals."""
+def method(name, scores, factor=1.0, rows=1000):
+    """A method with these values of the CRPS, and errors that are `factor` times as large as predicted."""
+    y = factor * GAUSSIAN.quantile((np.arange(rows) + 0.5) / rows)
     return {
         "name": name,
         "title": METHODS[name].title,
         "failed": None,
         "metrics": {"crps": describe_figure(scores)},
-        "verdict": judge_curve(rows, np.asarray(coverage), 0.5).as_dict(),
+        "verdict": judge(y, np.zeros(rows), np.ones(rows)).as_dict(),
     }
 
 
@@ -33,40 +34,40 @@ def method(name, scores, coverage=CURVE_LEVELS, rows=1000):
         pytest.param(
             [method(HNN, [0.36, 0.37]), method(DROPOUT, [0.38, 0.40]), method(ENSEMBLE, [0.34, 0.35])],
             ENSEMBLE,
-            "Ensemble-HC: lowest CRPS, 0.345 ± 0.0050, 5.5 % below HNN, more than fold noise. " + RELIABLE,
+            "Ensemble-HC: lowest CRPS, 0.345 ± 0.0050, 5.5 % below HNN, more than fold noise; " + RELIABLE,
             id="clear",
         ),
         pytest.param(
             [method(HNN, [0.36, 0.33, 0.39]), method(ENSEMBLE, [0.33, 0.34, 0.35])],
             ENSEMBLE,
-            "Ensemble-HC: lowest CRPS, 0.340 ± 0.0058, 5.6 % below HNN, within fold noise. " + RELIABLE,
+            "Ensemble-HC: lowest CRPS, 0.340 ± 0.0058, 5.6 % below HNN, within fold noise; " + RELIABLE,
             id="noisy but not small",
         ),
         pytest.param(
             [method(ENSEMBLE, [0.350, 0.360]), method(HNN, [0.356, 0.358]), method(DROPOUT, [0.356, 0.358])],
             HNN,
             "HNN: CRPS 0.357 ± 0.0010, 0.6 % above the lowest (Ensemble-HC), within fold noise, "
-            "but cheaper: a prediction takes 1 instead of 8 passes through a network. " + RELIABLE,
+            "but cheaper: a prediction takes 1 instead of 8 passes through a network; " + RELIABLE,
             id="small and noisy: the cheaper",
         ),
         pytest.param(
             [method(HNN, [0.353, 0.3631]), method(ENSEMBLE, [0.350, 0.360])],
             ENSEMBLE,
-            "Ensemble-HC: lowest CRPS, 0.355 ± 0.0050, 0.9 % below HNN, more than fold noise. " + RELIABLE,
+            "Ensemble-HC: lowest CRPS, 0.355 ± 0.0050, 0.9 % below HNN, more than fold noise; " + RELIABLE,
             id="small but not noise",
         ),
         pytest.param(
-            [method(HNN, [0.35, 0.36], coverage=0.916 * CURVE_LEVELS), method(DROPOUT, [0.35, 0.36])],
+            [method(HNN, [0.35, 0.36], factor=1.2), method(DROPOUT, [0.35, 0.36])],
             HNN,
-            "HNN: lowest CRPS, 0.355 ± 0.0050, 0.0 % below Dropout-HC, within fold noise. "
-            "Not reliable: 90 % intervals cover 82.4 % of 1,000 rows (95 % confidence interval 79.9 to 84.7 %); "
-            "they are too narrow and must be wider.",
+            "HNN: lowest CRPS, 0.355 ± 0.0050, 0.0 % below Dropout-HC, within fold noise; the verdict on its "
+            'held-out rows is "Not reliable": 90 % intervals cover 83.0 % of 1,000 rows '
+            "(95 % confidence interval 80.5 to 85.3 %); they are too narrow and must be 1.20 times as wide.",
             id="overconfident",
         ),
         pytest.param(
             [method(HNN, [0.0, 0.0]), method(DROPOUT, [0.0, 0.0])],
             HNN,
-            "HNN: lowest CRPS, 0 ± 0, 0.0 % below Dropout-HC, within fold noise. " + RELIABLE,
+            "HNN: lowest CRPS, 0 ± 0, 0.0 % below Dropout-HC, within fold noise; " + RELIABLE,
             id="no error at all",
         ),
     ],
@@ -78,7 +79,7 @@ def test_recommendation(methods, expected, text):
 
 def test_the_verdict_is_that_of_the_recommended_method():
     """Not that of the method with the lowest CRPS, which may be more expensive."""
-    narrow = method(ENSEMBLE, [0.350, 0.360], coverage=0.5 * CURVE_LEVELS)
+    narrow = method(ENSEMBLE, [0.350, 0.360], factor=3.0)
     text = recommend([narrow, method(HNN, [0.356, 0.358])], rows=1000)["text"]
     assert text.endswith(RELIABLE)
     assert "Not reliable" not in text
@@ -93,6 +94,6 @@ def test_failed_methods_are_named():
 
 def test_few_rows_are_mentioned():
     text = recommend([method(HNN, [1.0, 2.0], rows=40)], rows=40)["text"]
-    assert "Too few rows to tell: " in text
+    assert '"Too few rows to tell": ' in text
     assert text.endswith("rows or more. With only 40 rows, another seed may well rank the methods differently.")
     assert "only" not in recommend([method(HNN, [1.0, 2.0], rows=300)], rows=300)["text"]

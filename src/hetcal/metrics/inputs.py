@@ -22,17 +22,17 @@ P = ParamSpec("P")
 
 def per_target(metric: Callable[P, Any]) -> Callable[P, Any]:
     """Extend a metric of one target to several: numbers become a (k,) array, vectors (n, k), anything else a list."""
-    judge_one: Callable[..., Any] = metric
+    of_one: Callable[..., Any] = metric
 
     @wraps(metric)
-    def judge(y: Any, mean: Any, std: Any = None, *args: Any, **settings: Any) -> Any:
+    def of_several(y: Any, mean: Any, std: Any = None, *args: Any, **settings: Any) -> Any:
         targets = split_targets(y, mean, std)
         if targets is None:
-            return judge_one(y, mean, std, *args, **settings)
-        figures = [judge_one(truth, prediction, None, *args, **settings) for truth, prediction in targets]
+            return of_one(y, mean, std, *args, **settings)
+        figures = [of_one(truth, prediction, None, *args, **settings) for truth, prediction in targets]
         return np.stack(figures, axis=-1) if isinstance(figures[0], float | np.ndarray) else figures
 
-    return judge  # type: ignore[return-value]
+    return of_several  # type: ignore[return-value]
 
 
 def read_prediction(y: ArrayLike, mean: Mean, std: Std = None) -> tuple[NDArray[np.float64], Any]:

@@ -83,7 +83,7 @@ def coverage(y: ArrayLike, mean: Mean, std: Std = None, level: float = 0.9) -> f
     >>> coverage(y=[0.0, 2.0], mean=[0.0, 0.0], std=[1.0, 1.0], level=0.9)
     0.5
     """
-    return float(np.mean(_inside(*read_prediction(y, mean, std), level)))
+    return float(np.mean(inside_interval(*read_prediction(y, mean, std), level)))
 
 
 @per_target
@@ -137,7 +137,7 @@ def conditional_coverage_error(
     0.5
     """
     truth, prediction = read_prediction(y, mean, std)
-    inside = _inside(truth, prediction, level)
+    inside = inside_interval(truth, prediction, level)
     groups = equal_count_bins(prediction.std if by is None else _check_same_length("by", by, truth), bins)
     return float(np.mean([abs(np.mean(inside[b]) - level) for b in groups]))
 
@@ -268,9 +268,6 @@ def pinball_loss(y: ArrayLike, mean: Mean, std: Std = None, quantiles: ArrayLike
     return float(np.mean([np.mean(np.maximum(p * d, (p - 1) * d)) for p, d in zip(q, distances, strict=True)]))
 
 
-# Shared parts.
-
-
 def equal_count_bins(values: Floats, bins: int) -> list[NDArray[np.intp]]:
     """Row numbers of at most `bins` groups of about equal count, in ascending order of `values`.
 
@@ -292,7 +289,7 @@ def _check_level(level: float) -> float:
     return level
 
 
-def _inside(truth: Floats, prediction: Any, level: float) -> NDArray[np.bool_]:
+def inside_interval(truth: Floats, prediction: Any, level: float) -> NDArray[np.bool_]:
     """Rows inside their central interval, eq. 2 of the paper."""
     with np.errstate(over="ignore"):  # a row far away is outside, even if z exceeds the range of floats
         z = np.abs(prediction.z(truth))

@@ -46,7 +46,7 @@ def describe_bench(results: Results) -> dict[str, Any]:
         "columns": columns_of(blocks),
         "blocks": blocks,
         "data": listing({label: value for label, value in facts.items() if value is not None}),
-        "settings": listing({**protocol.settings, **{f"{name}": given for name, given in protocol.methods.items()}}),
+        "settings": listing({**protocol.settings, **protocol.methods}),
         "reproduce": commands([f"hetcal bench run protocol.toml --out {results.folder.name}"]),
     }
     return {name: section for name, section in content.items() if name == "columns" or section not in (None, [])}

@@ -15,7 +15,13 @@ from hetcal.metrics.wording import count
 from hetcal.report.text import LONGEST_VALUE, clean, commands, finite, listing, without_folders
 from hetcal.studies.statistics import COMPARED, FIGURES
 
-LABELS_OF_CHOICE = {"good": "Recommended", "caution": "Recommended, but look closer"}
+# By the status of the verdict on the held-out rows.
+LABELS_OF_CHOICE = {
+    "good": "Recommended",
+    "caution": "Recommended, but look closer",
+    "bad": "Recommended, but not reliable",
+    "unknown": "Recommended, but too few rows to tell whether it is reliable",
+}
 
 
 def describe_comparison(
@@ -77,7 +83,7 @@ def read_recommendation(chosen: Mapping[str, Any] | None, block: dict[str, Any])
     method: dict[str, Any] = next(
         (one for one in block["methods"] if one["name"] == name), {"title": name, "metrics": {}}
     )
-    status = "good" if (method.get("verdict") or {}).get("status") == "good" else "caution"
+    status = (method.get("verdict") or {}).get("status", "caution")
     label = f"{LABELS_OF_CHOICE[status]}: {method['title']}"
     return {"method": name, "title": method["title"], "status": status, "label": label, "text": text}
 

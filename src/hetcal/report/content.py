@@ -16,7 +16,8 @@ from hetcal import __version__
 from hetcal._checks import Floats, must
 from hetcal.metrics import calibration_curve, ce_quantile, equal_count_bins, evaluate
 from hetcal.metrics.inputs import read_prediction
-from hetcal.metrics.verdict import FALSE_POSITIVE_RATE, FEWEST_ROWS, LEVEL, judge
+from hetcal.metrics.subgroups import FALSE_POSITIVE_RATE
+from hetcal.metrics.verdict import FEWEST_ROWS, LEVEL, judge
 from hetcal.metrics.wording import count, number, percent
 from hetcal.prediction import Prediction
 from hetcal.report.charts import round_step

@@ -14,6 +14,7 @@ from typing import Any
 from hetcal._checks import check_choice
 from hetcal.metrics import wording
 from hetcal.report import charts, tables
+from hetcal.studies.statistics import FIGURES
 
 try:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -23,7 +24,7 @@ except ImportError as error:
 
 TEMPLATES = Path(__file__).parent / "templates"
 PAGES = ("model", "comparison")
-WHISKERS = (("crps", "CRPS"), ("ce", "Calibration error"))
+WHISKERS = ("crps", "ce")
 
 
 def render(content: dict[str, Any]) -> str:
@@ -96,7 +97,7 @@ def draw_comparison(content: Mapping[str, Any]) -> dict[str, Any]:
 
 def draw_block(block: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     whiskers = []
-    for metric, name in WHISKERS:
+    for metric in WHISKERS:
         entries = [
             {"title": method["title"], **method["metrics"][metric]}
             for method in block["methods"]
@@ -104,7 +105,7 @@ def draw_block(block: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -
         ]
         if entries:
             floor = block["ce_noise_floor"] if metric == "ce" else None
-            whiskers.append({"metric": metric, "name": name, **charts.whisker_chart(entries, floor)})
+            whiskers.append({"metric": metric, "name": FIGURES[metric].title, **charts.whisker_chart(entries, floor)})
     curves = [
         {"title": method["title"], **charts.curve_chart(method["curve"], block["band"])}
         for method in block["methods"]

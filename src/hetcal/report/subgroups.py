@@ -1,10 +1,6 @@
 """The subgroups with the worst coverage: ranges of every feature, every label, and rows with missing values.
 
-A subgroup is a set of rows that is chosen without looking at y: a fifth of the rows by a column, or all rows with a
-label. For a calibrated model the number of rows inside their interval is binomial in each of them, so its p-value is
-exact. Holm's correction keeps the probability of even one false positive over all subgroups at 5 %, even if the
-subgroups overlap. (Controlling the false discovery rate would allow more false positives; but a reader acts on a single
-subgroup that is named, so none should be named by chance.)
+The tests, and why no subgroup is named by chance, are in `hetcal.metrics.subgroups`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,9 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetcal._checks import Floats, must
-from hetcal.metrics import equal_count_bins
-from hetcal.metrics.noise import share_confidence_interval, two_sided_p
-from hetcal.metrics.verdict import FALSE_POSITIVE_RATE, LARGE_GAP, RELATIVE_ROUNDING, SMALL_GAP
+from hetcal.metrics.noise import share_confidence_interval
+from hetcal.metrics.subgroups import (
+    FALSE_POSITIVE_RATE,
+    MINIMUM_ROWS,
+    SMALL_GAP,
+    check_coverage,
+    split_by_value,
+)
 from hetcal.metrics.wording import count, join_ranges, percent, range_labels
 from hetcal.report.text import LONGEST_NAME, clean
 from hetcal.splitting import RowNumbers
@@ -28,8 +29,6 @@ try:
 except ImportError as error:
     raise ImportError("hetcal.report needs pandas; install it with: pip install 'hetcal[report]'") from error
 
-RANGES = 5
-MINIMUM_ROWS = 30
 MOST_SHOWN = 10
 
 
@@ -63,36 +62,32 @@ def describe_subgroups(
 def check_subgroups(
     subgroups: Sequence[Subgroup], inside: NDArray[np.bool_], width: Floats, level: float
 ) -> dict[str, Any]:
-    hits = np.array([inside[subgroup.rows].sum() for subgroup in subgroups])
-    sizes = np.array([len(subgroup.rows) for subgroup in subgroups])
-    p_values = two_sided_p(hits, sizes, level)
-    corrected = holm(p_values)
-    coverage = hits / sizes
-    stands_out = (corrected <= FALSE_POSITIVE_RATE) & (np.abs(coverage - level) > SMALL_GAP)
-    # First the significant subgroups, too narrow before too wide; then the others by their p-value.
+    tests = check_coverage([subgroup.rows for subgroup in subgroups], inside, level)
+    coverage, stands_out = tests.coverage, tests.stands_out
+    # First what stands out, the narrowest before the widest; then what comes nearest to it.
     is_wide = coverage > level
-    badness = np.where(stands_out, np.where(is_wide, -coverage, coverage), p_values)
+    badness = np.where(stands_out, np.where(is_wide, -coverage, coverage), tests.p)
     rank = np.lexsort([badness, stands_out & is_wide, ~stands_out])
     worst = []
     for i in rank[:MOST_SHOWN]:
-        low, high = share_confidence_interval(int(hits[i]), int(sizes[i]))
+        low, high = share_confidence_interval(int(tests.hits[i]), int(tests.sizes[i]))
         worst.append(
             {
                 "kind": subgroups[i].kind,
                 "name": subgroups[i].name,
                 "where": subgroups[i].where,
-                "rows": int(sizes[i]),
+                "rows": int(tests.sizes[i]),
                 "coverage": float(coverage[i]),
                 "coverage_low": low,
                 "coverage_high": high,
                 "width": float(np.median(width[subgroups[i].rows])),
-                "p": float(p_values[i]),
-                "p_corrected": float(corrected[i]),
+                "p": float(tests.p[i]),
+                "p_corrected": float(tests.p_corrected[i]),
                 "stands_out": bool(stands_out[i]),
-                "reading": read_subgroup(float(coverage[i]), level, float(corrected[i])),
+                "reading": read_subgroup(float(coverage[i]), level, float(tests.p_corrected[i])),
             }
         )
-    is_any_off = bool((corrected <= FALSE_POSITIVE_RATE).any())
+    is_given = np.array([subgroup.kind != "prediction" for subgroup in subgroups])
     return {
         "level": level,
         "tested": len(subgroups),
@@ -100,15 +95,16 @@ def check_subgroups(
         "correction": "Holm",
         "false_positive_rate": FALSE_POSITIVE_RATE,
         "standing_out": int(stands_out.sum()),
-        "weak": int((stands_out & (coverage < level - LARGE_GAP)).sum()),
-        "text": conclude(worst, len(subgroups), int(stands_out.sum()), level, is_any_off),
+        # Those of the prediction are a part of the verdict itself.
+        "weak": int((tests.is_weak & is_given).sum()),
+        "text": conclude(worst, len(subgroups), int(stands_out.sum()), level, bool(tests.is_significant.any())),
         "worst": worst,
     }
 
 
 def conclude(worst: list[dict[str, Any]], tested: int, standing_out: int, level: float, is_any_off: bool) -> str:
     if not standing_out and is_any_off:
-        return f"No subgroup is off by more than {percent(SMALL_GAP, 0)} ({count(tested, 'subgroup')} tested)."
+        return f"No subgroup is off by more than {100 * SMALL_GAP:g} point ({count(tested, 'subgroup')} tested)."
     if not standing_out:
         return f"No subgroup stands out beyond chance ({count(tested, 'subgroup')} tested)."
     first = worst[0]
@@ -197,13 +193,7 @@ def labels_of(column: pd.Series, present: RowNumbers) -> Iterator[tuple[str, Row
 def ranges_of(values: Floats, present: RowNumbers, is_date: bool) -> Iterator[tuple[str, RowNumbers]]:
     """Ranges of about equal count; if there are few distinct values, each has its own subgroup."""
     shown = values[present]
-    if np.ptp(shown / 2) <= RELATIVE_ROUNDING * np.abs(shown).max():
-        return
-    distinct = np.unique(shown)
-    if len(distinct) <= RANGES:
-        parts = [np.flatnonzero(shown == value) for value in distinct]
-    else:
-        parts = equal_count_bins(shown, max(min(RANGES, len(present) // MINIMUM_ROWS), 1))
+    parts = split_by_value(shown)
     lows, highs = [float(shown[part].min()) for part in parts], [float(shown[part].max()) for part in parts]
     labels = date_labels(lows, highs) if is_date else range_labels(lows, highs)
     yield from zip(labels, (present[part] for part in parts), strict=True)
@@ -245,19 +235,3 @@ def dates_as_numbers(column: pd.Series) -> Floats:
         dates = dates.dt.tz_localize(None)
     values = dates.astype("datetime64[us]").to_numpy()
     return np.where(np.isnat(values), np.nan, values.astype(np.int64))
-
-
-# Testing subgroups
-
-
-def holm(p_values: Floats) -> Floats:
-    """Holm's corrected p-values: they bound the probability of a false positive under any dependence.
-
-    >>> holm(np.array([0.01, 0.04, 0.03])).round(2)
-    array([0.03, 0.06, 0.06])
-    """
-    order = np.argsort(p_values, kind="stable")
-    steps = np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1))
-    corrected = np.empty_like(p_values)
-    corrected[order] = np.minimum(steps, 1.0)
-    return corrected

@@ -19,8 +19,7 @@ from hetcal._checks import Floats, must
 from hetcal.methods import METHODS, make
 from hetcal.metrics import CURVE_LEVELS, evaluate
 from hetcal.metrics.inputs import read_prediction
-from hetcal.metrics.regression import coverages
-from hetcal.metrics.verdict import share_above
+from hetcal.metrics.verdict import Evidence
 from hetcal.recalibration import RECALIBRATORS
 from hetcal.regressor import HCRegressor
 from hetcal.splitting import Split, split_rows
@@ -59,7 +58,7 @@ class Measured:
         rows: Number of held-out rows.
         metrics: All values of `evaluate`, and `seconds`: the time to fit and predict.
         coverage: Observed coverage at `CURVE_LEVELS`.
-        share_above: Share of true values above the predicted median.
+        evidence: What the verdict is based on.
         std_quantiles: Quantiles of the predictive standard deviation, at the probabilities `CURVE_LEVELS`.
         fit_seconds, predict_seconds: The two parts of `seconds`.
     """
@@ -67,7 +66,7 @@ class Measured:
     rows: int
     metrics: dict[str, Any]
     coverage: Floats
-    share_above: float
+    evidence: Evidence
     std_quantiles: Floats
     fit_seconds: float
     predict_seconds: float
@@ -81,13 +80,12 @@ def measure(fit: Callable[[], Any], test: Part) -> Measured:
     predicted = model.predict_dist(test.X)
     end = perf_counter()
     truth, prediction = read_prediction(test.y, predicted)
-    with np.errstate(over="ignore"):
-        median = np.asarray(prediction.quantile(0.5))
+    evidence = Evidence.of(truth, prediction)
     return Measured(
         rows=len(test),
         metrics={**evaluate(test.y, predicted), "seconds": end - start},
-        coverage=coverages(truth, prediction, CURVE_LEVELS),
-        share_above=share_above(truth, median),
+        coverage=evidence.coverage,
+        evidence=evidence,
         std_quantiles=np.quantile(prediction.std, CURVE_LEVELS),
         fit_seconds=fitted - start,
         predict_seconds=end - fitted,

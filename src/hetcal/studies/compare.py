@@ -20,7 +20,7 @@ from hetcal._checks import check_choice, check_number, check_vector, must, under
 from hetcal.exceptions import TrainingWarning
 from hetcal.methods import METHODS, PAPER, make
 from hetcal.metrics import CURVE_LEVELS, ce_noise_floor
-from hetcal.metrics.verdict import judge_curve
+from hetcal.metrics.verdict import Evidence, judge_evidence
 from hetcal.regressor import HCRegressor
 from hetcal.splitting import RowNumbers, Split, split_folds
 from hetcal.studies.cells import Measured, Part, measure, setting_names
@@ -287,14 +287,12 @@ def describe_method(name: str, fits: Sequence[FoldFit | str]) -> dict[str, Any]:
     if errors:
         return {**method, "metrics": {}, "curve": None, "verdict": None}
     folds = [fit.measured for fit in fits if isinstance(fit, FoldFit)]
-    rows = [fold.rows for fold in folds]
-    coverage = np.average([fold.coverage for fold in folds], axis=0, weights=rows)
-    above = float(np.average([fold.share_above for fold in folds], weights=rows))
+    evidence = Evidence.pool([fold.evidence for fold in folds])
     return {
         **method,
         "metrics": {figure: describe_figure([fold.metrics[figure] for fold in folds]) for figure in COMPARED},
-        "curve": {"levels": CURVE_LEVELS.tolist(), "coverage": coverage.tolist()},
-        "verdict": judge_curve(sum(rows), coverage, above).as_dict(),
+        "curve": {"levels": CURVE_LEVELS.tolist(), "coverage": evidence.coverage.tolist()},
+        "verdict": judge_evidence(evidence).as_dict(),
     }
 
 

@@ -46,7 +46,8 @@ def recommend(methods: Sequence[dict[str, Any]], rows: int) -> dict[str, str]:
         reason = f"lowest CRPS, {score}, {below} below {others[0]['title']}, {noise}"
     else:
         reason = f"CRPS {score}, with no other method to compare"
-    text = f"{best['title']}: {reason}. {best['verdict']['label']}: {best['verdict']['text']}."
+    verdict = f'the verdict on its held-out rows is "{best["verdict"]["label"]}": {best["verdict"]["text"]}'
+    text = f"{best['title']}: {reason}; {verdict}."
     failed = [method["title"] for method in methods if method["failed"]]
     if failed:
         text += f" Not evaluated, because of an error: {', '.join(failed)}."
