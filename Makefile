@@ -18,7 +18,7 @@ help:
 demo: $(INSTALLED)
 	$(BIN)/hetcal demo
 
-# Two processes with one thread each: two threads each would fight for two cores. By file, because the code blocks of a
+# Two processes with one thread each: two threads each would compete for two cores. By file, because the code blocks of a
 # page of docs build on each other; in the order of the files, because files of few tests, which otherwise come last, are
 # the slowest, and one process would wait for the other.
 test: lint
@@ -37,7 +37,7 @@ format: $(INSTALLED)
 speed: $(INSTALLED)
 	$(BIN)/python benchmarks/speed/run.py
 
-# A quick look goes to a folder of its own and leaves the study's table and figures alone.
+# The quick version is written to a separate folder and does not change the study's table and figures.
 PAPER := benchmarks/paper
 SHOWN := $(PAPER)$(if $(QUICK),/quick)
 JOBS ?= 2
@@ -49,7 +49,7 @@ paper: $(INSTALLED)
 	$(BIN)/hetcal bench figures $(SHOWN)/results --out $(SHOWN)
 	$(BIN)/hetcal bench table $(SHOWN)/results
 
-# torch first and by its exact version: any other way pip may choose a build with gigabytes of GPU libraries.
+# torch first and with its exact version: otherwise pip may choose a build with gigabytes of GPU libraries.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch==2.13.0

@@ -1,4 +1,4 @@
-"""Runs the Python blocks of README.md and docs/ as tests, each page in an empty folder of its own.
+"""Runs the Python blocks of README.md and docs/ as tests, each page in its own empty folder.
 
 A page must leave nothing behind in the repository; this is checked at the end of every page.
 """

@@ -15,7 +15,7 @@ from hetcal.estimators import MCDropout, QuantileRange, predict
 from hetcal.networks import MLP
 from hetcal.objectives import gaussian_nll
 
-# Inputs and target of this data set are of the order of 1 already.
+# Inputs and target of this data set are already of the order of 1.
 data = heteroscedastic(1500, seed=0)
 x, y = torch.tensor(data.X, dtype=torch.float32), torch.tensor(data.y, dtype=torch.float32)
 x_train, y_train, x_test, y_test = x[:1000], y[:1000], x[1000:], y[1000:]

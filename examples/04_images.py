@@ -1,8 +1,8 @@
 """Images: a convolutional network predicts by which angle a handwritten digit was rotated, and with what uncertainty.
 
-Some images are grainy, and a grainy image tells less about the angle. So the noise of y depends on the image, and sigma
-must reflect it. The estimator uses the dropout layers inside the network, including those for whole channels; x keeps
-its shape (n, 1, 8, 8).
+Some images are grainy, and a grainy image contains less information about the angle. So the noise of y depends on the
+image, and sigma must reflect it. The estimator uses the dropout layers inside the network, including those for whole
+channels; x keeps its shape (n, 1, 8, 8).
 """
 
 import numpy as np

@@ -13,7 +13,7 @@ from hetcal.estimators import VarianceHead, predict
 from hetcal.objectives import gaussian_nll
 from hetcal.training import train
 
-# Every word changes the rating; "somehow" and "perhaps" only say that the author is not sure.
+# Every word changes the rating; "somehow" and "perhaps" only indicate that the author is not sure.
 WORTH = {
     "great": 2.0,
     "fine": 0.7,

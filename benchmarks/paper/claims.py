@@ -20,7 +20,7 @@ def main() -> None:
     table = summary[summary.study == "table-1"]
     print("## Lower CE than both baselines (random splits)\n")
     compare(table)
-    print("\n## CE and RMSE of the better HC method, beside the paper's\n")
+    print("\n## CE and RMSE of the better HC method, compared with the paper's\n")
     beside_the_paper(table, paper)
     print("\n## Robust to the dropout rate\n")
     rates(summary[summary.study == "figure-1"])

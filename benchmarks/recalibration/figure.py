@@ -1,7 +1,7 @@
 """Draw four metrics of the same predictions, from cells.csv: python benchmarks/recalibration/figure.py
 
-figure.png shows the calibration error beside metrics that also see how informative sigma is. Bars are means over the
-splits, lines are standard errors.
+figure.png shows the calibration error next to metrics that also reflect how informative sigma is. Bars are means over
+the splits, lines are standard errors.
 """
 
 import argparse

@@ -22,12 +22,12 @@ from torch.utils.data import DataLoader, TensorDataset
 
 Fit = Callable[[], None]
 
-# What the regression routine of torch-uncertainty takes from the `__init__` that is skipped: {module: names}.
+# What the regression routine of torch-uncertainty imports from the `__init__` that is skipped: {module: names}.
 UTILITIES = {"logging": ("csv_writer", "get_logger_dir", "log_figure"), "checks": ("check_interval_shapes",)}
 
 
 class PeerMissingError(Exception):
-    """A peer is not installed, or lacks something; the message says what."""
+    """A peer is not installed, or lacks something; the message states what."""
 
 
 def import_past_init(package: str, skipped: list[str], module: str) -> Any:
@@ -64,7 +64,7 @@ def import_torch_uncertainty(module: str) -> Any:
 
 
 def make_trainer(epochs: int, max_gradient_norm: float) -> Any:
-    """A Lightning trainer on the CPU that does nothing but train."""
+    """A Lightning trainer on the CPU that only trains."""
     try:
         from lightning.pytorch import Trainer
     except ImportError as error:

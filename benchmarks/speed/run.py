@@ -7,7 +7,7 @@ of each counts: on a shared machine the minimum is what the code needs, the rest
     python benchmarks/speed/run.py --quick    # fewer repeats
 
 The other libraries are optional; one that is not installed is skipped with a message. They require torchvision, which
-would install another torch, so they go into a virtual environment of their own, without their dependencies (see
+would install another torch, so they are installed in a separate virtual environment, without their dependencies (see
 peers.py):
 
     python -m venv ../peers
@@ -130,7 +130,7 @@ def dropout_hc() -> MCDropout:
 
 
 def prepare_training(estimator: nn.Module, x: Tensor, y: Tensor, epochs: int) -> Run:
-    """All that `hetcal.training.train` does for so many epochs without validation."""
+    """Everything that `hetcal.training.train` does in this number of epochs, without validation."""
 
     def run() -> None:
         history = train(
@@ -174,7 +174,7 @@ def many_steps(step: Run, steps: int) -> Run:
 
 
 def prepare_hetcal_step(x: Tensor, y: Tensor, steps: int) -> Run:
-    """One epoch of so many batches, with everything that `train` does in and around a step."""
+    """One epoch of this number of batches, with everything that `train` does in and around a step."""
     return prepare_training(dropout_hc(), x[: steps * BATCH], y[: steps * BATCH], epochs=1)
 
 
@@ -256,7 +256,7 @@ def prediction_lines(best: Times, peak: Peak) -> list[Line]:
 
 
 def make_predictions(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Truth, mean and standard deviation of a nearly calibrated model."""
+    """True values, mean and standard deviation of a nearly calibrated model."""
     generator = np.random.default_rng(0)
     mean, std = generator.normal(size=n), generator.uniform(0.5, 2, size=n)
     return mean + 1.1 * std * generator.normal(size=n), mean, std

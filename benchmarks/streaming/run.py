@@ -56,7 +56,7 @@ def table(rows: int, seed: int) -> pd.DataFrame:
 
 
 def write(path: Path, rows: int) -> None:
-    """Write the file piece by piece, so that this process stays small too."""
+    """Write the file chunk by chunk, so that this process stays small too."""
     pieces = [min(PIECE, rows - start) for start in range(0, rows, PIECE)]
     if path.suffix == ".csv":
         for number, count in enumerate(pieces):
@@ -69,7 +69,7 @@ def write(path: Path, rows: int) -> None:
 
 
 def run(arguments: list[object]) -> tuple[float, float]:
-    """Run hetcal in a process of its own; return its seconds and its peak resident memory in MB."""
+    """Run hetcal in its own process; return its seconds and its peak resident memory in MB."""
     # A process in between, because the peak of children is that of the largest child so far.
     code = (
         "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True); "

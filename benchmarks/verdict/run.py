@@ -1,10 +1,10 @@
-"""How often is the verdict right? Simulated probabilities of every outcome, by kind of model and number of rows.
+"""Simulate the probability of every outcome of the verdict, by kind of model and number of rows.
 
-    python benchmarks/verdict/run.py            # 2,000 samples a cell, about a minute
+    python benchmarks/verdict/run.py            # 2,000 samples per line, about a minute
     python benchmarks/verdict/run.py --samples 100
 
-Prints the table of docs/metrics.md. Every row has its own predictive mean and standard deviation; the standardized
-errors are drawn as each line says.
+Prints the table of docs/metrics.md. Every row has its own predictive mean and standard deviation; each line states how
+the standardized errors are drawn.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Atomic writing of files: whatever happens, a file is either the complete old one or the complete new one."""
+"""Atomic writing of files: after any failure, a file is either the complete old one or the complete new one."""
 
 import contextlib
 import os

@@ -220,7 +220,7 @@ class TensorFunctions:
         """
         nodes, weights = (self.like.new_tensor(values) for values in np.polynomial.legendre.leggauss(QUADRATURE_NODES))
         nu = self.as_like(nu)
-        # Beyond this angle cos^nu is below exp(-80); no node is wasted there, however large nu is.
+        # Beyond this angle cos^nu is below exp(-80); no node is wasted there, even for a large nu.
         limit = 2 * (-(-80 / nu).expm1() / 2).sqrt().asin()
         end = (t / nu.sqrt()).atan().clamp(-limit, limit)
         theta = end[..., None] * (nodes + 1) / 2

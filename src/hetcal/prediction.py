@@ -29,7 +29,7 @@ class Prediction:
     Args:
         mean: (n,), or (n, k) for k targets; tensors or NumPy arrays.
         std: Predictive standard deviation, like `mean`.
-        epistemic_std: The part of `std` that more data would reduce, or None if the estimator cannot tell.
+        epistemic_std: The part of `std` that more data would reduce, or None if the estimator cannot separate it.
         aleatoric_std: The part of `std` that is noise of y, or None; the squares of both parts add up to that of `std`.
         family: Shape of the distribution; see `hetcal.families`.
 

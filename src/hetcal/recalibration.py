@@ -171,7 +171,7 @@ class ConformalRecalibrator(Recalibrator):
         \qquad k = \lceil (n + 1) \, level \rceil
 
     with :math:`s_{(k)}` the k-th smallest of `scores_`. New rows that are exchangeable with the calibration rows are
-    covered with probability `level` or more, on average over all rows, whatever the regressor. If k > n, no finite
+    covered with probability `level` or more, on average over all rows, for any regressor. If k > n, no finite
     interval has that guarantee: the interval is infinite, with a `CalibrationRowsWarning`. For a regressor that
     predicts a transformed target t, residuals are those of t, so that the range of y is kept. Lei et al. (2018),
     Distribution-free predictive inference for regression, section 5.2.

@@ -59,7 +59,7 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         weight_decay: Weight decay of AdamW; `hetcal.training.TrainingSettings` describes how it depends on the
             number of rows.
         batch_size: Rows per training step.
-        max_steps: Upper limit on the training steps; it bounds the training time, whatever the number of rows.
+        max_steps: Upper limit on the training steps; it bounds the training time for any number of rows.
         max_epochs: Upper limit on the passes over the data.
         patience: Epochs without a better validation score after which training stops.
         validation_fraction: Fraction of the training rows held out to choose the best epoch.

@@ -1,4 +1,4 @@
-"""Which rows train and which are held out: at random, or by whole groups, for validation, tests and folds.
+"""Splits into training and held-out rows, at random or by whole groups, for validation, tests and folds.
 
 Rows of one group (a patient, a day) always stay on the same side, so that held-out rows are new to the model in the
 same way as the rows that it will predict later.
@@ -25,7 +25,7 @@ def split_rows(n: int, test_fraction: float, seed: int, groups: NDArray[np.int64
         order = generator.permutation(n)
         n_train = int((1 - test_fraction) * n)
         return order[:n_train], order[n_train:]
-    from sklearn.model_selection import GroupShuffleSplit  # slow to import, and training does without
+    from sklearn.model_selection import GroupShuffleSplit  # slow to import, and training does not need it
 
     check_two_groups(groups)
     splitter = GroupShuffleSplit(n_splits=1, test_size=test_fraction, random_state=seed)
@@ -34,7 +34,7 @@ def split_rows(n: int, test_fraction: float, seed: int, groups: NDArray[np.int64
 
 
 def split_folds(n: int, folds: int, seed: int, groups: NDArray[np.int64] | None = None) -> list[Split]:
-    """Training and held-out rows of every fold of a cross-validation; each row is held out once."""
+    """Return the training and held-out rows of every fold of a cross-validation; each row is held out once."""
     from sklearn.model_selection import GroupKFold, KFold
 
     if n < 2 * folds:

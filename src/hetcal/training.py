@@ -59,7 +59,7 @@ class TrainingSettings:
         weight_decay: Weight decay of AdamW. With n > 1,000 rows it is multiplied by 1,000 / n, because a prior has
             less influence the more data there are. Parameters named raw_* (rates, degrees of freedom) do not decay.
         batch_size: Rows per training step.
-        max_steps: Upper limit on the optimizer steps; it bounds the training time, whatever the number of rows.
+        max_steps: Upper limit on the optimizer steps; it bounds the training time for any number of rows.
         max_epochs: Upper limit on the passes over the data.
         patience: Epochs without a better criterion (see `History`) after which training stops.
         standard_errors: The earliest epoch is kept whose criterion is within this many standard errors of the best.

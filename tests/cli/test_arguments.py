@@ -44,7 +44,7 @@ def fit_options(**options):
     [
         ({"out": Path("m.csv")}, r"--out must end in .hetcal, got --out='m.csv'; write m.hetcal"),
         ({"report": Path("r.pdf")}, r"--report must end in .html, got --report='r.pdf'; write r.html"),
-        ({"table": "m.hetcal"}, r"m.hetcal is named twice, to be read or written; give every file a name of its own"),
+        ({"table": "m.hetcal"}, r"m.hetcal is named twice, to be read or written; give every file its own name"),
         ({"test": "./m.hetcal"}, r"m.hetcal is named twice"),
         ({"out": Path("old.hetcal")}, r"old.hetcal already exists; use --force to replace it"),
     ],

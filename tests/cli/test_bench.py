@@ -84,7 +84,7 @@ def test_quick(hetcal):
     _, _, err = hetcal("bench", "table", "results")
     assert err.splitlines() == [
         "still to run: 3 cells of the protocol",
-        "a quick run with few splits, short training and some of the rows; it is not the study",
+        "this is a quick run with few splits, short training and some of the rows, not the full study",
     ]
     code, _, err = hetcal("bench", "run", "study.toml", "--out", "results", *options)
     full = parse_protocol(WITH_QUICK)
@@ -178,7 +178,7 @@ BAD_RUNS = {
     ),
     "seed": (
         {"options": ["--seeds", "0-5"]},
-        "seeds must be within 0 to 1, as the protocol has them, got seeds=2; raise its seeds",
+        "seeds must be within 0 to 1, the seeds of the protocol, got seeds=2; raise its seeds",
     ),
     "unwritable": (
         {"out": "study.toml/below"},
@@ -262,7 +262,7 @@ def test_empty_folders(hetcal, command):
     assert (code, out, err) == (
         2,
         "",
-        "hetcal: folder must hold the results of a run, got folder='.'; make them with: hetcal bench run PROTOCOL\n",
+        "hetcal: folder must hold the results of a run, got folder='.'; create them with: hetcal bench run PROTOCOL\n",
     )
     open_folder(Path("results"), parse_protocol(TINY))
     code, out, err = hetcal("bench", command, "results")

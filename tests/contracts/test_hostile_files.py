@@ -254,7 +254,7 @@ def test_other_wrong_words_of_predict(hetcal, model, tmp_path):
     check_refused(hetcal("predict", model, model, "--out", "-"), "model.hetcal is a hetcal model")
     check_refused(hetcal("info", "train.csv"), "train.csv must be a hetcal model file")
     check_refused(hetcal("export", model, "--onnx", "m.onnx"), "town")
-    check_refused(hetcal("evaluate", model), "name the table to evaluate it on after it")
+    check_refused(hetcal("evaluate", model), "add the name of the table to evaluate it on")
     check_refused(hetcal("evaluate", "train.csv"), "--target")
     check_refused(hetcal(*predict, "--out", "-", "--level", "90%"), "level must be numbers", "90%")
     check_refused(hetcal("evaluate", model, "train.csv", "--mean", "m"), "for a table of predictions")

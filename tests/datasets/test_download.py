@@ -205,8 +205,8 @@ def test_hostile_members_are_never_touched(server, cache, tmp_path):
         (lambda: pack({"DATA.CSV": CONTENT}), "has no such member"),
         (lambda: pack({"data.csv": CORRUPT}), "does not have the SHA-256 [0-9a-f]{64}"),
         (lambda: pack({"data.csv": CONTENT[:9]}), "has 9 bytes instead of 200000"),
-        (lambda: pack({"data.csv": CONTENT}, zipfile.ZIP_BZIP2), "is packed in an unusual way"),
-        (lambda: pack({"data.csv": CONTENT}, zipfile.ZIP_LZMA), "is packed in an unusual way"),
+        (lambda: pack({"data.csv": CONTENT}, zipfile.ZIP_BZIP2), "is compressed with an unsupported method"),
+        (lambda: pack({"data.csv": CONTENT}, zipfile.ZIP_LZMA), "is compressed with an unsupported method"),
         (lambda: pack({"data.csv": CONTENT})[:-30], "BadZipFile"),
         (lambda: pack({"data.csv": CONTENT}).replace(CONTENT[5000:5100], bytes(100)), "BadZipFile"),
         (lambda: CONTENT, "BadZipFile"),
@@ -332,8 +332,8 @@ def test_users_folder_without_the_file(server, tmp_path, monkeypatch, folder):
         ("data.csv", CORRUPT, "does not have the SHA-256"),
         ("data.csv", CONTENT[:50], "has 50 bytes instead of 200000"),
         ("data.csv.gz", gzip.compress(CORRUPT, mtime=0), "does not have the SHA-256"),
-        ("data.csv.gz", gzip.compress(CONTENT, mtime=0)[:-100], "is not a whole gzip file"),
-        ("data.csv.gz", CONTENT, "is not a whole gzip file"),
+        ("data.csv.gz", gzip.compress(CONTENT, mtime=0)[:-100], "is not a complete gzip file"),
+        ("data.csv.gz", CONTENT, "is not a complete gzip file"),
     ],
 )
 def test_bad_file_of_the_user_is_refused_and_kept(server, tmp_path, monkeypatch, name, content, reason):
@@ -343,7 +343,7 @@ def test_bad_file_of_the_user_is_refused_and_kept(server, tmp_path, monkeypatch,
     expected = (
         rf"^HETCAL_DATA must name a folder with the published 'data.csv', got .*; {re.escape(str(tmp_path / name))} "
     )
-    with pytest.raises(ValueError, match=expected + reason + r".*; replace that file \(it was not touched\)$"):
+    with pytest.raises(ValueError, match=expected + reason + r".*; replace that file \(it was not changed\)$"):
         fetch(server.raw("good"))
     assert (tmp_path / name).read_bytes() == content
     assert server.requests == []

@@ -146,8 +146,8 @@ def test_one_spelling(path):
         path.write_bytes(seal(other, data))
         with pytest.raises(ModelFileError) as caught:
             read_model_file(path)
-        rule, advice = "have the header that belongs to its content", "save the model again with hetcal"
-        assert str(caught.value) == f"{path} must {rule}, got one that is written differently; {advice}"
+        rule, advice = "have the header that hetcal writes for its content", "save the model again with hetcal"
+        assert str(caught.value) == f"{path} must {rule}, got a different one; {advice}"
 
 
 @pytest.mark.parametrize(
@@ -157,9 +157,9 @@ def test_one_spelling(path):
         (b"a,b\n1,2\n", r"be a hetcal model file, got 8 bytes that begin with b'a,b\n1,2\n'; give a file written by"),
         (b"PK\3\4" + bytes(99), "be a hetcal model file, got a ZIP archive, such as an Excel file, or a model that an"),
         ({"format_version": 2}, "be of format 1, got format 2, written by a newer hetcal; upgrade hetcal"),
-        ({"format_version": 0}, "keep to the schema of model files, got format_version=0 (Input should be greater"),
-        ({"run": 1}, "keep to the schema of model files, got the document ('run' is not a known key); save the"),
-        ({"summary": None}, "keep to the schema of model files, got summary=None (Input should be"),
+        ({"format_version": 0}, "follow the schema of model files, got format_version=0 (Input should be greater"),
+        ({"run": 1}, "follow the schema of model files, got the document ('run' is not a known key); save the"),
+        ({"summary": None}, "follow the schema of model files, got summary=None (Input should be"),
     ],
     ids=["empty", "CSV", "ZIP", "newer", "older", "unknown key", "no summary"],
 )
@@ -194,7 +194,7 @@ def test_messages_of_damage(path):
             read_model_file(path)
         assert str(caught.value) == (
             f"{path} must be unchanged since it was saved, got bytes that do not match its SHA-256; copy it again from "
-            "its source, as it is"
+            "its source, unchanged"
         )
 
 

@@ -259,7 +259,7 @@ def test_refuses_text_and_dates(tmp_path):
     path.write_bytes(b"old")
     message = (
         "model must be fitted on numeric columns for ONNX, got model={'town': 'text', 'day': 'dates'}; "
-        "the graph takes numbers only; encode or drop 'town', 'day' and fit again"
+        "the graph accepts only numbers; encode or drop 'town', 'day' and fit again"
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         export_onnx(model, path)
@@ -284,7 +284,7 @@ class FixedRows(nn.Linear):
 def test_refuses_a_network_that_torch_cannot_export(tmp_path):
     """With what torch says, in one line, and what to do."""
     model = small_regressor(np.random.default_rng(0).normal(size=(20, 2)), network=FixedRows)
-    message = "network must be one that torch can export to ONNX, for any number of rows, got network=.*batch"
+    message = "network must be exportable to ONNX by torch, for any number of rows, got network=.*batch"
     with pytest.raises(ValueError, match=message) as caught:
         export_onnx(model, tmp_path / "model.onnx")
     assert "\n" not in str(caught.value)

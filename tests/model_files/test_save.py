@@ -70,7 +70,7 @@ def test_history_and_summary(tmp_path):
     assert summary.metrics == {"nll": "inf"}
     with pytest.raises(ValueError, match=r"summary must be one of .*, got summary='targets'; did you mean 'target'"):
         model.save(tmp_path / "model", summary={"targets": "y"})
-    with pytest.raises(ValueError, match=r"summary must keep to its schema, got rows=-1 .*; see .*SummaryDocument"):
+    with pytest.raises(ValueError, match=r"summary must follow its schema, got rows=-1 .*; see .*SummaryDocument"):
         model.save(tmp_path / "model", summary={"rows": -1})
 
 
@@ -138,7 +138,9 @@ def test_models_that_would_not_come_back_are_not_saved(tmp_path):
         ({"estimator_options": {"prediction_samples": 7}}, "another prediction"),
     ]:
         model = fit_small().set_params(**changes)
-        with pytest.raises(ValueError, match="the model must be what its settings and weights say, got .*" + found):
+        with pytest.raises(
+            ValueError, match="the model must be determined by its settings and weights, got .*" + found
+        ):
             model.save(path)
     for changes, found in [
         ({"width": "wide"}, "settings.width='wide' .Input should be a valid integer"),
@@ -148,7 +150,7 @@ def test_models_that_would_not_come_back_are_not_saved(tmp_path):
         ),
         ({"estimator_options": {"rate": object()}}, "settings.estimator_options.rate"),
     ]:
-        with pytest.raises(ValueError, match="the model must be one that a file can hold, got " + found):
+        with pytest.raises(ValueError, match="the model must fit into a model file, got " + found):
             fit_small().set_params(**changes).save(path)
     for network, found in [
         (Forgetful, "another prediction from the model as it would be loaded"),

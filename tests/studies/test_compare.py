@@ -402,6 +402,6 @@ def test_choose_method(fake):
     assert choose_method(X[:5], y[:5])[1]["folds"] == 2
     assert choose_method(X[:50], y[:50], groups=np.arange(50) % 2)[1]["folds"] == 2
     with pytest.raises(
-        ValueError, match=r"^y must have at least 4 values to choose a method by, got y='3 values'; name a"
+        ValueError, match=r"^y must have at least 4 values to choose a method, got y='3 values'; name a"
     ):
         choose_method(X[:3], y[:3])

@@ -193,7 +193,7 @@ BAD = {
     ),
     "name": (
         change('"table"', '"../table"'),
-        r"study name must be of letters, digits, - and _, got study name='../table'; it becomes the name of a folder",
+        r"study name must use letters, digits, - and _, got study name='../table'; it becomes the name of a folder",
     ),
     "same name": (
         TINY + TINY[TINY.index("[[study]]") :],

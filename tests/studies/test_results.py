@@ -109,7 +109,7 @@ def test_a_file_of_another_protocol(tmp_path):
     write_result(tmp_path, CELL, make_result(other, CELL))
     message = (
         f"folder must hold results of one protocol ({PROTOCOL.hash}), got folder={str(tmp_path)!r}; seed-0.json of "
-        f"heteroscedastic hnn is of protocol {other.hash}; move the file away"
+        f"heteroscedastic hnn is of protocol {other.hash}; move the file to another folder"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         read_results(tmp_path)
@@ -146,9 +146,8 @@ def test_unwritable_folder(tmp_path, name, reason):
 @pytest.mark.parametrize("name", ["", "absent"])
 def test_folder_without_results(tmp_path, name):
     folder = tmp_path / name
-    message = (
-        f"folder must hold the results of a run, got folder={str(folder)!r}; make them with: hetcal bench run PROTOCOL"
-    )
+    advice = "create them with: hetcal bench run PROTOCOL"
+    message = f"folder must hold the results of a run, got folder={str(folder)!r}; {advice}"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         read_results(folder)
 

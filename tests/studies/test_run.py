@@ -111,7 +111,7 @@ def test_a_failed_cell_is_recorded_and_the_rest_goes_on(tmp_path):
     results = run_protocol(protocol, tmp_path, say=said.append)
     assert results.done.keys() == {Cell("table", "heteroscedastic", "quantile_hc", 0)}
     bad_batch = "ValueError: batch_size must be at least 1, got batch_size=0; choose a value in that range"
-    no_groups = "ValueError: data set must have groups for a grouped split, got data set=None; leave it out of the "
+    no_groups = "ValueError: data set must have groups for a grouped split, got data set=None; omit it from the "
     errors = {cell: result["error"] for cell, result in results.failed.items()}
     assert errors.keys() == {
         Cell("table", "heteroscedastic", "hnn", 0),
@@ -244,7 +244,7 @@ def test_ctrl_c(tmp_path, start):
         ({"only": ["skew"]}, "dataset must be one of ['heteroscedastic', 'skewed'], got dataset='skew'; did you mean"),
         ({"methods": ["hhn"]}, "method must be one of ['hnn', 'quantile_hc'], got method='hhn'; did you mean 'hnn'?"),
         ({"studies": ["tables"]}, "study must be one of ['table'], got study='tables'; did you mean 'table'?"),
-        ({"seeds": [0, 2]}, "seeds must be within 0 to 1, as the protocol has them, got seeds=2; raise its seeds"),
+        ({"seeds": [0, 2]}, "seeds must be within 0 to 1, the seeds of the protocol, got seeds=2; raise its seeds"),
         (
             {"only": [], "seeds": [0]},
             "selection must leave at least one cell, got selection={'dataset': [], 'seed': [0]};",
@@ -271,7 +271,7 @@ def test_time_left():
     a, b, c = (Cell("s", dataset, method, 0) for dataset, method in [("x", "m"), ("x", "n"), ("y", "m")])
     again = [Cell("s", cell.dataset, cell.method, 1) for cell in (a, b, c)]
     assert time_left([], {a: 1.0}, 1) == "done"
-    assert time_left(again, {}, 1) == "time left unknown yet"
+    assert time_left(again, {}, 1) == "time left not yet known"
     assert time_left(again, {a: 60.0, b: 120.0, c: 180.0}, 1) == "about 6 min left"
     assert time_left(again, {a: 60.0, b: 120.0, c: 180.0}, 2) == "about 3 min left"
     assert time_left(again[:1], {a: 180.0, b: 60.0}, 2) == "about 3 min left"

@@ -286,7 +286,7 @@ def test_notes_of_a_whole_study(results, tmp_path):
     assert study_notes(read_results(tmp_path)) == ["the cells were run with different versions of hetcal: 0.0.9, 0.1.0"]
     both.protocol = replace(both.protocol, is_quick=True)
     assert study_notes(both) == [
-        "a quick run with few splits, short training and some of the rows; it is not the study"
+        "this is a quick run with few splits, short training and some of the rows, not the full study"
     ]
 
 

@@ -1,6 +1,6 @@
-"""The `hetcal` command: every command is wired to its options and its function, and an error becomes one sentence.
+"""The `hetcal` command: every command with its options and its function. Errors are reported in one sentence.
 
-The function of a command is imported when it runs, so that `hetcal --help` answers at once.
+The function of a command is imported when it runs, so that `hetcal --help` is fast.
 """
 
 import importlib
@@ -64,7 +64,7 @@ def find_function(place: str) -> Any:
 
 
 def tell(result: dict[str, Any], as_json: bool, quiet: bool) -> None:
-    """Print the result of a command, as JSON or in words; not among predictions on standard output."""
+    """Print the result of a command, as JSON or in words, but never into predictions on standard output."""
     err = result.get("out") == "-"
     if as_json:
         import json
@@ -101,8 +101,8 @@ for _options, _place in BENCH_COMMANDS.items():
 
 def main() -> None:
     """Run the `hetcal` command. An error that the user can correct is one sentence, not a traceback."""
-    # Before torch is imported. The networks are small: more threads gain little, and lose much beside another busy
-    # program, since they wait for each other at every step.
+    # Before torch is imported. The networks are small: more threads gain little, and are slow if another program is
+    # busy, because they wait for each other at every step.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     warnings.showwarning = show_warning
     for name in ("SIGTERM", "SIGHUP"):
@@ -122,7 +122,7 @@ def main() -> None:
 
 
 def sentence(error: BaseException) -> str:
-    """The message of an error on one line, whatever a library wrote."""
+    """Return the message of any error on one line."""
     from hetcal._checks import printable
 
     if isinstance(error, OSError) and error.strerror:
@@ -133,5 +133,5 @@ def sentence(error: BaseException) -> str:
 
 
 def show_warning(message: Any, *_: Any, **__: Any) -> None:
-    """Print a warning on one line, without its place in the code."""
+    """Print a warning on one line, without its position in the code."""
     typer.echo(f"hetcal: warning: {sentence(message)}", err=True)

@@ -65,7 +65,7 @@ def split_words(text: str | None) -> list[str] | None:
 
 
 def check_files(options: Any) -> None:
-    """Check before any work is done that the files may be written, and ask where somebody can answer."""
+    """Check before any work is done that the files may be written; on a terminal, ask before replacing one."""
     read, written = [], []
     for parameter in parameters_of(type(options)):
         value = getattr(options, parameter.name)
@@ -81,7 +81,7 @@ def check_files(options: Any) -> None:
 
 
 def check_ending(flag: str, path: Path, ending: str | None) -> None:
-    """A fixed ending prevents a model from overwriting a table, and opens a file in the right program."""
+    """Require a fixed ending: a model then cannot overwrite a table, and a file opens in the right program."""
     if ending is not None and path.suffix.lower() != ending:
         from hetcal._checks import must
 
@@ -94,7 +94,7 @@ def check_writable(outputs: Iterable[Path], inputs: Iterable[Path], force: bool)
     taken = {path.resolve() for path in inputs}
     for path in outputs:
         if path.resolve() in taken:
-            raise ValueError(f"{path} is named twice, to be read or written; give every file a name of its own")
+            raise ValueError(f"{path} is named twice, to be read or written; give every file its own name")
         taken.add(path.resolve())
         is_asked = path.is_file() and not force and sys.stdin.isatty() and sys.stderr.isatty()
         if is_asked:

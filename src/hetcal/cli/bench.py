@@ -1,6 +1,6 @@
 """`hetcal bench`: run a study, and show it as tables, figures and a report.
 
-Imports wait until a command needs them: only `run` needs torch.
+Modules are imported when a command needs them: only `run` needs torch.
 """
 
 import re

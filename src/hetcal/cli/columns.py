@@ -47,7 +47,7 @@ def split_columns(
 
 
 def check_dropped(target: str, group: str | None, drop: Sequence[str]) -> None:
-    """Check before the file is read without these columns."""
+    """Check the columns of --drop before the file is read without them."""
     if target in drop or target == group:
         raise must("target", "differ from the columns of --drop and --group", target, "name it once")
 
@@ -59,7 +59,7 @@ def check_features(observations: Observations) -> Observations:
 
 
 def check_numbers(data: NumberedTable, role: str, column: str, positive: bool = False) -> Floats:
-    """A column that must hold numbers in every row; the rows where it does not are named."""
+    """Return a column that must hold numbers in every row; the error names the rows where it does not."""
     name, values, missing = f"{role} {column!r}", data.table.columns[column], data.table.missing(column)
     kind = data.table.kind(column)
     if kind != "numbers":
@@ -76,7 +76,7 @@ def check_numbers(data: NumberedTable, role: str, column: str, positive: bool = 
 
 
 def check_group_labels(data: NumberedTable, column: str) -> NDArray[Any]:
-    """A column of groups, which must have a value in every row."""
+    """Return the column of groups, which must have a value in every row."""
     missing = data.table.missing(column)
     if missing.any():
         advice = f"see {name_rows(data, missing)}; label or remove these rows"
@@ -85,7 +85,7 @@ def check_group_labels(data: NumberedTable, column: str) -> NDArray[Any]:
 
 
 def name_rows(data: NumberedTable, which: NDArray[np.bool_]) -> str:
-    """Rows as the file numbers them: "rows 3, 8 and 12 more"."""
+    """Name rows by their numbers in the file: "rows 3, 8 and 12 more"."""
     numbers = [str(number) for number in data.rows[which]]
     shown = ", ".join(numbers[:MOST_ROWS_NAMED])
     more = f" and {len(numbers) - MOST_ROWS_NAMED} more" if len(numbers) > MOST_ROWS_NAMED else ""

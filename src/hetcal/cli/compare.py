@@ -1,4 +1,4 @@
-"""`hetcal compare`: which method suits a table, by cross-validation."""
+"""`hetcal compare`: compare methods on a table by cross-validation."""
 
 from typing import Any
 

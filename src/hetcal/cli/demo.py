@@ -40,7 +40,7 @@ def run_demo(options: DemoOptions) -> None:
         print(table([(METHODS[method].title, results[name, method]) for method in PAPER]))
         for method in PAPER:
             print(f"  {METHODS[method].title:<12} {results[name, method]['verdict']}")
-    print("\nCE: calibration error; compare it with its floor, the CE of a perfect model on as many rows.")
+    print("\nCE: calibration error; compare it with its floor, the expected CE of a perfect model on as many rows.")
     print("sigma corr.: correlation of the predicted and the true standard deviation, where it is known.")
     draw(data, results, folder)
     print(f"\nFigures are in {folder}/: " + ", ".join(sorted(path.name for path in folder.glob("*.png"))))
@@ -64,7 +64,7 @@ def synthetic() -> Arrays:
 
 
 def fit_and_evaluate(arrays: Arrays, method: str) -> dict[str, Any]:
-    """The metrics, predictions and history of one method on one data set."""
+    """Return the metrics, predictions and history of one method on one data set."""
     start = perf_counter()
     model = make(method, random_state=DEMO_SEED).fit(arrays["X_train"], arrays["y_train"])
     mean, std = model.predict(arrays["X"], return_std=True)

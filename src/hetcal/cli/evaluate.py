@@ -1,4 +1,4 @@
-"""`hetcal evaluate`: are a model's prediction intervals, or anyone's predictions, reliable on these rows?
+"""`hetcal evaluate`: check whether prediction intervals are reliable on the rows of a table.
 
 Predictions in a file are evaluated without torch.
 """
@@ -29,7 +29,7 @@ def evaluate_file(options: EvaluateOptions) -> dict[str, Any]:
 
 
 def evaluate_model(options: EvaluateOptions, source: str) -> dict[str, Any]:
-    """The content of the report on a model file and a table that has the target."""
+    """Return the content of the report on a model file and a table that contains the target."""
     from hetcal.cli.models import read_regressor
 
     regressor, summary = read_regressor(options.file)
@@ -62,9 +62,9 @@ def evaluate_model(options: EvaluateOptions, source: str) -> dict[str, Any]:
 
 
 def evaluate_predictions(options: EvaluateOptions) -> dict[str, Any]:
-    """The content of the report on a file of predictions; the columns besides y, mean and std define subgroups."""
+    """Return the content of the report on a file of predictions; columns other than y, mean, std define subgroups."""
     if options.file.suffix == ".hetcal":
-        raise ValueError(f"{options.file} is a model; name the table to evaluate it on after it")
+        raise ValueError(f"{options.file} is a model; add the name of the table to evaluate it on")
     if options.target is None:
         raise ValueError("a table of predictions needs --target, the column of the true values")
     data = read_file(str(options.file), options.csv_format, drop=options.drop)

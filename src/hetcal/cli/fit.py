@@ -67,7 +67,7 @@ def check_fit_options(options: FitOptions) -> dict[str, Any]:
 
 
 def read_observations(options: FitOptions) -> tuple[Observations, Observations | None]:
-    """Training and test rows, of one table or of two."""
+    """Read training and test rows, from one table or from two."""
     data = read_file(options.table, options.csv_format, texts=options.text, drop=options.drop)
     train = check_features(split_columns(data, options.target, options.group))
     if options.test is None:
@@ -79,7 +79,7 @@ def read_observations(options: FitOptions) -> tuple[Observations, Observations |
 
 
 def hold_out_rows(observations: Observations, test_size: float, seed: int) -> tuple[Observations, Observations | None]:
-    """Training and test rows, both in the order of the file; whole groups if there are groups."""
+    """Split into training and test rows, both in the order of the file; groups are not split."""
     if test_size == 0:
         return observations, None
     n, groups = len(observations), None
@@ -97,7 +97,7 @@ def hold_out_rows(observations: Observations, test_size: float, seed: int) -> tu
 
 
 def warn_of_shared_groups(train: Observations, test: Observations) -> None:
-    """Rows of a group on both sides make a model look better than it is for new groups."""
+    """Warn of groups with training and test rows: the model then looks better than it is for new groups."""
     if train.groups is not None and test.groups is not None:
         shared = len(np.intersect1d(train.groups, test.groups))
         if shared:
@@ -106,7 +106,7 @@ def warn_of_shared_groups(train: Observations, test: Observations) -> None:
 
 
 def find_method(options: FitOptions, settings: dict[str, Any], train: Observations) -> tuple[str, Comparison | None]:
-    """The requested method; with "auto" the best one by cross-validation, and the comparison."""
+    """Return the requested method; with "auto", the best one by cross-validation, and the comparison."""
     if options.method != "auto":
         return options.method, None
     with steps(is_watched(options.quiet), "fit") as show:
@@ -129,7 +129,7 @@ def train_model(options: FitOptions, method: str, settings: dict[str, Any], trai
 def summarize_fit(
     options: FitOptions, method: str, train: Observations, test: Observations | None, content: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """What the model file says about the training."""
+    """The information about the training in the model file."""
     metrics = {} if content is None else content["metrics"]
     return {
         "target": options.target,

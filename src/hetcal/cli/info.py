@@ -1,4 +1,4 @@
-"""`hetcal info`: what a model file holds, without torch."""
+"""`hetcal info`: describe a model file, without torch."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from hetcal.model_files.schema import ClassifierDocument, ModelDocument, Numeric
 
 
 def describe_file(options: InfoOptions) -> dict[str, Any]:
-    """What a model file says about itself. The whole file is checked."""
+    """Describe a model file. The whole file is checked."""
     contents = read_model_file(options.model)
     model, summary = contents.model, contents.summary
     facts = {

@@ -1,6 +1,6 @@
 """Evaluating predictions on rows with known targets: the content of the report, its page, and warnings of unusual rows.
 
-Nothing here imports torch, since anyone's predictions can be evaluated without it.
+Nothing here imports torch, because predictions of any model can be evaluated without it.
 """
 
 import warnings
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def judge_model(
     observations: Observations, model: "HCRegressor", *, data: Mapping[str, Any], **content: Any
 ) -> dict[str, Any]:
-    """The content of the report on a model's predictions for these rows."""
+    """Return the content of the report on a model's predictions for these rows."""
     prediction = model.predict_dist(observations.X)
     unseen, outside = model.count_unseen(observations.X), model.count_outside(observations.X)
     warn_of_unusual_rows(unseen, outside, len(observations))
@@ -32,7 +32,7 @@ def judge_model(
 def judge_prediction(
     observations: Observations, prediction: Any, *, target: str, group: str | None, **content: Any
 ) -> dict[str, Any]:
-    """The content of the report on a prediction for these rows."""
+    """Return the content of the report on a prediction for these rows."""
     return describe(
         observations.y,
         prediction,
@@ -46,7 +46,7 @@ def judge_prediction(
 
 
 def write_report(content: dict[str, Any], path: Path | None) -> dict[str, Any]:
-    """What the result of a command holds of a report; the page is written if a path is given."""
+    """Return the report for the result of a command; the page is written if a path is given."""
     if path is not None:
         atomic_write(path, render(content))
     return {"report_file": None if path is None else str(path), "report": content}

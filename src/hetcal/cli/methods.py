@@ -1,4 +1,4 @@
-"""`hetcal methods`: the methods by which a model can be fitted."""
+"""`hetcal methods`: the methods with which a model can be fitted."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from hetcal.studies.compare import INFORMATIVE
 
 
 def list_methods(options: MethodsOptions) -> dict[str, Any]:
-    """The rows of `METHODS` by which a model can be fitted."""
+    """The rows of `METHODS` with which a model can be fitted."""
     rows = [
         {"name": name, "title": row.title, "estimator": row.estimator, "objective": row.objective}
         for name, row in METHODS.items()

@@ -1,4 +1,4 @@
-"""Model files for the commands: a model that they can use, and what its file says about it."""
+"""Model files for the commands: a model that they can use, and its summary."""
 
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,10 @@ from hetcal.regressor import HCRegressor
 
 
 def read_regressor(path: Path) -> tuple[HCRegressor, SummaryDocument]:
-    """A regressor for one target, and its summary. Files of other models can be used from Python only."""
+    """Load a regressor for one target, and its summary. Files of other models can be used only from Python."""
     contents = read_model_file(path)
     model: Any = rebuild(contents, str(path), {})
     if not isinstance(model, HCRegressor) or model.n_targets_ != 1:
         found = type(model).__name__ if not isinstance(model, HCRegressor) else f"{model.n_targets_} targets"
-        raise must(str(path), "hold a regressor for one target", found, "load this one in Python, by hetcal.load")
+        raise must(str(path), "hold a regressor for one target", found, "load this one in Python with hetcal.load")
     return model, contents.summary

@@ -1,8 +1,8 @@
 """The options of every command, each declared once: the command line is parsed into them, the command is called with
 them, and the line that reproduces a result is written from them.
 
-A field is named as its option, and the docstring of a class is the help of its command. Nothing here imports what takes
-time, so that `hetcal --help` answers at once.
+A field has the name of its option, and the docstring of a class is the help of its command. Nothing here imports slow
+modules, so that `hetcal --help` is fast.
 """
 
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ TableFile = Annotated[
     str,
     Reads(),
     typer.Argument(
-        metavar="TABLE", help="CSV or TSV, also gzipped, Parquet or Feather; - reads CSV from standard input."
+        metavar="TABLE", help="CSV or TSV (also gzipped), Parquet or Feather; - reads CSV from standard input."
     ),
 ]
 ModelFile = Annotated[
@@ -63,7 +63,7 @@ ResultsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of re
 
 @dataclass(frozen=True, kw_only=True)
 class CsvOptions:
-    """What the user says about CSV files."""
+    """The format of CSV files, as far as the user specifies it."""
 
     separator: Annotated[str | None, typer.Option(help="Separator of CSV columns; detected by default.")] = None
     decimal: Annotated[str | None, typer.Option(help="Decimal mark of CSV, . or , ; detected by default.")] = None
@@ -72,7 +72,7 @@ class CsvOptions:
     ] = None
     header: Annotated[
         bool | None,
-        typer.Option("--header/--no-header", help="Whether the first row of CSV holds names; detected by default."),
+        typer.Option("--header/--no-header", help="Whether the first row of CSV contains names; detected by default."),
     ] = None
 
     @property
@@ -85,7 +85,7 @@ class CsvOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class AnswerOptions:
-    """How a command answers; none of these changes a result."""
+    """Options for the output of a command; none of these changes a result."""
 
     force: Force = False
     json: Json = False
@@ -114,7 +114,7 @@ class FitOptions(CsvOptions, AnswerOptions):
     text: TextColumns = field(default_factory=list)
     seed: Seed = 0
     set: SetPairs = field(default_factory=list)
-    jobs: Annotated[int, typer.Option(min=1, help="Number of parallel processes while `auto` chooses.")] = 1
+    jobs: Annotated[int, typer.Option(min=1, help="Number of parallel processes while `auto` compares methods.")] = 1
     report: ReportFile = None
 
 
@@ -141,7 +141,7 @@ class PredictOptions(CsvOptions, AnswerOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(CsvOptions, AnswerOptions):
-    """Check whether prediction intervals are reliable: those of a model on a table, or anyone's (y, mean, std)."""
+    """Check whether prediction intervals are reliable: those of a model on a table, or any table of (y, mean, std)."""
 
     command: ClassVar[str] = "evaluate"
     file: Annotated[
@@ -161,7 +161,7 @@ class EvaluateOptions(CsvOptions, AnswerOptions):
     ] = None
     drop: DroppedColumns = field(default_factory=list)
     group: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column of groups, which are examined as subgroups.")
+        str | None, typer.Option(metavar="COLUMN", help="Column of groups, which are tested as subgroups.")
     ] = None
     report: ReportFile = None
 
@@ -224,13 +224,13 @@ class DemoOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class BenchRunOptions:
-    """Run a protocol, cell by cell. It may be stopped at any time: the same command resumes it."""
+    """Run a protocol, cell by cell. The run may be stopped at any time; the same command resumes it."""
 
     command: ClassVar[str] = "run"
     protocol: Annotated[Path, typer.Argument(help="TOML file that describes the study.")]
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the results; finished cells are not run again. Default: beside the protocol."),
+        typer.Option(help="Folder for the results; finished cells are not run again. Default: next to the protocol."),
     ] = None
     studies: Annotated[str | None, typer.Option(help="Only these studies of the protocol: a,b")] = None
     only: Annotated[str | None, typer.Option(help="Only these data sets: boston,crime")] = None

@@ -57,7 +57,7 @@ def parse_fractions(name: str, text: str | None) -> list[float]:
 
 
 def check_distinct_names(names: Sequence[str], keep: Sequence[str]) -> None:
-    """Every written column needs a name of its own."""
+    """Check that all written columns have different names."""
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise must("level and quantiles", "differ from each other", twice, "give each once")

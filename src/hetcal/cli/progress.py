@@ -14,7 +14,7 @@ def is_watched(quiet: bool) -> bool:
 
 @contextmanager
 def steps(watched: bool, unit: str) -> Iterator[Any]:
-    """A function (done, total, label) that draws a progress bar; a total of None is unknown."""
+    """Return a function (done, total, label) that draws a progress bar; a total of None is unknown."""
     bar = tqdm(unit=unit, leave=False, disable=not watched, unit_scale=unit == "rows")
 
     def show(done: int, total: int | None = None, label: str = "") -> None:

@@ -34,5 +34,5 @@ def command_line(options: Any) -> str:
 
 
 def shown_name(path: Any) -> str:
-    """How a report names a file."""
+    """The name of a file in a report."""
     return "standard input" if str(path) == "-" else Path(path).name

@@ -11,13 +11,13 @@ from hetcal.methods import METHODS
 from hetcal.regressor import HCRegressor
 from hetcal.tabular.building import resolve_name
 
-# Not for the command line: Python objects, or settings that have an option of their own.
+# Not for --set: Python objects, and settings that have their own option.
 ELSEWHERE = {"network", "estimator", "objective", "random_state", "progress", "estimator_options", "column_order"}
 LITERALS = {"true": True, "false": False, "none": None}
 
 
 def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
-    """Parameters of `HCRegressor`; those of its estimator, such as `samples`, go to `estimator_options`.
+    """Parse parameters of `HCRegressor`; those of its estimator, such as `samples`, become `estimator_options`.
 
     >>> parse_settings(["learning_rate=1e-3", "target_transform=auto", "samples=20"])
     {'learning_rate': 0.001, 'target_transform': 'auto', 'estimator_options': {'samples': 20}}
@@ -40,7 +40,7 @@ def parse_settings(pairs: Sequence[str]) -> dict[str, Any]:
 
 
 def parse_value(text: str) -> Any:
-    """A number, true, false or none; anything else is text."""
+    """Parse a number, true, false or none; anything else is text."""
     text = text.strip()
     if text.lower() in LITERALS:
         return LITERALS[text.lower()]
@@ -51,7 +51,7 @@ def parse_value(text: str) -> Any:
 
 
 def check_estimator_settings(settings: dict[str, Any], methods: Sequence[str]) -> None:
-    """A setting of an estimator must exist for every method that is trained with it."""
+    """Check that a setting of an estimator exists for every method that is trained with it."""
     for option in settings.get("estimator_options", {}):
         for method in methods:
             estimator = METHODS[method].estimator

@@ -13,7 +13,7 @@ SHOWN_METRICS = ("rmse", "mae", "crps", "nll", "ce")
 
 
 def render_result(result: dict[str, Any]) -> str:
-    """The result of any command as lines of text; names from a file cannot move the cursor or break a line."""
+    """Describe the result of any command in lines of text; names from a file cannot move the cursor or break a line."""
     return "\n".join(map(printable, DESCRIPTIONS[result["command"]](result)))
 
 
@@ -106,7 +106,7 @@ def show_figure(figure: dict[str, Any]) -> str:
 
 
 def show_value(value: Any) -> str:
-    """A number to four digits, or anything else as it is.
+    """Format a number with four digits; anything else is unchanged.
 
     >>> show_value(3.14159), show_value(412), show_value(None), show_value("log")
     ('3.142', '412', '–', 'log')
@@ -117,7 +117,7 @@ def show_value(value: Any) -> str:
 
 
 def aligned(rows: list[list[str]]) -> list[str]:
-    """Columns of equal width; a row with fewer cells does not count."""
+    """Align columns; a row with fewer cells does not affect their width."""
     full = [row for row in rows if len(row) == len(rows[0])]
     widths = [max(len(row[j]) for row in full) for j in range(len(rows[0]))]
     return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]

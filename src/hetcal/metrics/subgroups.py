@@ -1,9 +1,9 @@
-"""Coverage in subgroups of rows: how rows are divided by a value, and which coverages are not chance.
+"""Coverage in subgroups of rows: how rows are divided by a value, and which coverages differ significantly.
 
-A subgroup is chosen without looking at y. In a calibrated model the number of rows inside their interval is then
-binomial in each subgroup, so its p-value is exact. Over all subgroups Holm's correction keeps the probability of even
-one false positive at 5 %, however the subgroups overlap. (Controlling the false discovery rate would allow more of
-them; but a reader acts on a single subgroup that is named, so none should be named by chance.)
+A subgroup is chosen without looking at y. For a calibrated model the number of rows inside their interval is then
+binomial in each subgroup, so its p-value is exact. Holm's correction keeps the probability of even one false positive
+over all subgroups at 5 %, even if the subgroups overlap. (Controlling the false discovery rate would allow more false
+positives; but a reader acts on a single subgroup that is named, so none should be named by chance.)
 """
 
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ def check_coverage(subgroups: Sequence[RowNumbers], inside: NDArray[np.bool_], l
 
 
 def split_by_value(values: Floats) -> list[RowNumbers]:
-    """Ranges of values with about equal counts; few distinct values have a subgroup each, and one value has none."""
+    """Ranges of values with about equal counts; each of few distinct values is a subgroup, a single value has none."""
     if np.ptp(values / 2) <= RELATIVE_ROUNDING * np.abs(values).max():
         return []
     distinct = np.unique(values)
@@ -80,7 +80,7 @@ def large_enough(subgroups: Sequence[RowNumbers], rows: int) -> list[RowNumbers]
 
 
 def holm(p_values: Floats) -> Floats:
-    """Holm's corrected p-values: the stated probability of a false positive holds, whatever the dependence.
+    """Holm's corrected p-values: they bound the probability of a false positive under any dependence.
 
     >>> holm(np.array([0.01, 0.04, 0.03])).round(2)
     array([0.03, 0.06, 0.06])

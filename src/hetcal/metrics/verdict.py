@@ -4,7 +4,7 @@
 
 Four tests decide, each with a false-positive rate of at most 5 %: the number of rows inside their 90 % interval (exact,
 binomial); the whole calibration curve against its noise band; the number of true values above the predicted median
-(binomial), because the first two see the size of the errors only, not their sign; and the coverage in subgroups by the
+(binomial), because the first two see only the size of the errors, not their sign; and the coverage in subgroups by the
 predicted median and by the width of the interval. A report adds subgroups by the columns that it is given. The
 simulated probability of every outcome is in docs/metrics.md (`benchmarks/verdict/run.py`).
 
@@ -40,8 +40,8 @@ from hetcal.metrics.wording import count, number, percent
 LEVEL = 0.9
 # A gap up to this is of no practical importance anywhere on the calibration curve.
 SMALL_CURVE_GAP = 0.02
-# The share of true values on one side of the median, beyond one half, that makes a model unreliable, provided that
-# chance shows it this rarely only.
+# A model is unreliable if the share of true values on one side of the median exceeds one half by this much, provided
+# that the p-value is below the second number.
 LARGE_BIAS, RARE = 0.1, 0.001
 # The alternative that the rows must be able to reject, and how often.
 LOW_COVERAGE, POWER = 0.8, 0.9
@@ -98,7 +98,7 @@ class Verdict:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What the rule needs to know of evaluated rows; that of several folds can be pooled."""
+    """What the rule needs to know about evaluated rows; the evidence of several folds can be pooled."""
 
     coverage: Floats  # (99,), at CURVE_LEVELS
     inside: NDArray[np.bool_]  # (n,), of the 90 % interval
@@ -204,7 +204,7 @@ def status_of(finding: str, observed: float) -> str:
 
 
 def is_off(observed: float, rows: int) -> bool:
-    """Whether chance rarely shows this coverage of 90 % intervals."""
+    """Whether the coverage of the 90 % intervals differs significantly from 90 %."""
     return not between(observed, *share_noise_bounds(rows, LEVEL, FALSE_POSITIVE_RATE))
 
 
@@ -263,9 +263,10 @@ def power_against_low_coverage(rows: int) -> float:
 def share_above(truth: Floats, median: Floats, step: float) -> float:
     """The share of true values above the predicted median.
 
-    A target that comes in steps, such as a whole number, stands for all values that round to it, and counts with the
-    part of its step above the median: in full a step away, half where it is the median itself. Otherwise a median of
-    5.4 would have every 5 below it and every 6 above it, and the share would depend on the steps, not on the model.
+    A target that comes in steps, such as a whole number, represents all values that round to it. It counts with the
+    part of its step that lies above the median: half of it if it equals the median, all of it a step above. Otherwise,
+    with a median of 5.4, every 5 would be below and every 6 above, and the share would depend on the steps, not on the
+    model.
     """
     with np.errstate(over="ignore", under="ignore"):
         rounding = max(RELATIVE_ROUNDING * float(np.abs(truth).max()), float(np.finfo(float).tiny))
@@ -290,7 +291,7 @@ def typical_step(truth: Floats) -> float:
 def width_factor(evidence: Evidence) -> float | None:
     """How many times as wide the intervals must be, stretched around the median, to cover 90 % of these rows.
 
-    None if there are few rows, beyond all reason, or if it is 1 but for rounding.
+    None if there are few rows, if it is extreme, or if it rounds to 1.
     """
     if evidence.rows < FEWEST_ROWS:
         return None

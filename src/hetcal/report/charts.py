@@ -96,7 +96,7 @@ def round_ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten; also 2 and 5 times these if there are few."""
+    """Powers of ten; in a small range also 2 and 5 times these."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     factors: tuple[float, ...] = (1.0, 2.0, 5.0) if high / low <= 100 else (1.0,)
     ticks = [scale_by(factor, exponent) for exponent in range(first, last + 1) for factor in factors]

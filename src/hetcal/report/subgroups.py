@@ -64,7 +64,7 @@ def check_subgroups(
 ) -> dict[str, Any]:
     tests = check_coverage([subgroup.rows for subgroup in subgroups], inside, level)
     coverage, stands_out = tests.coverage, tests.stands_out
-    # First what stands out, the narrowest before the widest; then what comes nearest to it.
+    # First the significant subgroups, too narrow before too wide; then the others by their p-value.
     is_wide = coverage > level
     badness = np.where(stands_out, np.where(is_wide, -coverage, coverage), tests.p)
     rank = np.lexsort([badness, stands_out & is_wide, ~stands_out])
@@ -95,7 +95,7 @@ def check_subgroups(
         "correction": "Holm",
         "false_positive_rate": FALSE_POSITIVE_RATE,
         "standing_out": int(stands_out.sum()),
-        # Those of the prediction are a part of the verdict itself.
+        # Subgroups by the prediction are already part of the verdict.
         "weak": int((tests.is_weak & is_given).sum()),
         "text": conclude(worst, len(subgroups), int(stands_out.sum()), level, bool(tests.is_significant.any())),
         "worst": worst,

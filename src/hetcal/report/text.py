@@ -27,7 +27,7 @@ def clean(text: Any, longest: int = LONGEST_NAME) -> str:
 
 
 def is_writable(char: str) -> bool:
-    """Whether a character may be written: not control characters except tabs and line breaks, nor direction marks."""
+    """Whether a character is safe: a tab, a line break, or no control character, lone surrogate or direction mark."""
     if char in "\t\n":
         return True
     point = ord(char)

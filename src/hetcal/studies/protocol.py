@@ -221,7 +221,7 @@ def parse_study(text: str, number: int, entry: dict[str, Any]) -> Study:
         if not isinstance(entry[name], list):
             raise must(f"{name} of study {number}", "be a list", entry[name], f"write {name} = [...]", TypeError)
     if not re.fullmatch(r"[\w-][\w.-]*", entry["name"]):
-        raise must("study name", "have only letters, digits, - and _", entry["name"], "it becomes the name of a folder")
+        raise must("study name", "use letters, digits, - and _", entry["name"], "it becomes the name of a folder")
     check_word(text, "split", entry.get("split", "random"), SPLIT_RULES)
     for dataset in [*entry["datasets"], *entry.get("seeds_of", {})]:
         check_word(text, "data set", dataset, known_datasets())

@@ -45,7 +45,7 @@ class Vocabulary:
         codes = self.codes(values)
         one_hot = np.zeros((len(values), len(self.labels) + self.has_rare))
         row = np.flatnonzero((codes >= 0) | self.has_rare)
-        one_hot[row, codes[row]] = 1.0  # -1, a label without a column of its own, is the last column
+        one_hot[row, codes[row]] = 1.0  # -1, a label without its own column, is the last column
         return one_hot
 
     def codes(self, values: NDArray[Any]) -> NDArray[np.int64]:

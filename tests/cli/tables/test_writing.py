@@ -206,7 +206,7 @@ def test_parquet_has_checksums(tmp_path):
         (
             "a.xlsx",
             "the output file must end in one of .csv, .tsv, .csv.gz, .tsv.gz, .parquet, .feather, .arrow, "
-            "got the output file='a.xlsx'; the ending chooses the format",
+            "got the output file='a.xlsx'; the ending determines the format",
         ),
         ("old.csv", "old.csv already exists; use --force to replace it"),
         ("no/a.csv", "the folder no of a.csv does not exist; create it first"),

@@ -1,6 +1,6 @@
 """Files of tables for the command line: CSV, Parquet and Feather, read and written in bounded memory, without torch.
 
-A fault of a file is reported in one sentence that names the file, the row and the column. The rows of a CSV file are
+An error in a file is reported in one sentence that names the file, the row and the column. The rows of a CSV file are
 numbered as in a spreadsheet (the header is row 1); in Parquet and Feather files the first record is row 1.
 """
 

@@ -2,8 +2,8 @@
 
 Memory is bounded before it is allocated: row groups and record batches are refused if they are huge according to their
 metadata, and a label that is stored once but repeated in many rows makes batches shorter. A row group is read page by
-page, a record batch as a whole, as it was written. Checksums are verified where a file has them, and whatever pyarrow
-says about a damaged file becomes one sentence.
+page, a record batch as a whole, as it was written. Checksums are verified if a file has them, and errors of pyarrow for
+a damaged file are reported in one sentence.
 """
 
 import contextlib
@@ -28,17 +28,17 @@ MAX_GROUP_BYTES = 4 << 30
 BATCH_BYTES = 1 << 26  # of the text in a batch
 BUFFER_BYTES = 1 << 20
 PROBE_ROWS = 100
-# How pandas names an index without a name: it holds row numbers, and is not a column of the table.
+# The name that pandas gives to an index without a name: it holds row numbers and is not a column of the table.
 INDEX = "__index_level_"
 
 
 @contextlib.contextmanager
 def damage(name: str) -> Iterator[None]:
-    """Report in one sentence what pyarrow says about a file that it cannot read."""
+    """Report the error of pyarrow for a file that it cannot read in one sentence."""
     try:
         yield
     except MemoryError:
-        raise ValueError(f"{name} needs more memory than there is; write it in smaller row groups") from None
+        raise ValueError(f"{name} needs more memory than is available; write it in smaller row groups") from None
     except (pa.ArrowException, OSError, UnicodeError) as error:
         said = str(error).strip().split("\n")[0].rstrip(". ")[:200]
         raise ValueError(f"{name} is damaged or truncated ({said}); copy or write it again") from None
@@ -144,9 +144,9 @@ class ParquetTable(ArrowTable):
             yield batch
 
     def _safe_rows(self, wanted: list[str], limit: int) -> int:
-        """How many rows can be read at once, whichever labels they repeat.
+        """The number of rows that can be read at once, even if all of them repeat the longest labels.
 
-        The metadata give the size of text as it is stored: a label only once, however many rows have it, or only the
+        The metadata give the size of text as it is stored: a label only once even if many rows have it, or only the
         difference from the previous cell.
         """
         texts = {column for column in wanted if holds_text(self.schema.field(column).type)}
@@ -172,7 +172,7 @@ class ParquetTable(ArrowTable):
 def longest_labels(file: pq.ParquetFile, group: int, columns: list[str]) -> int:
     """The bytes of a row with the longest label of every column, from the dictionaries of a row group."""
     longest = dict.fromkeys(columns, 0)
-    # A dictionary is known at the first cell that is not missing; the few columns that begin without one are read on.
+    # A dictionary is known at the first cell that is not missing; columns that start with missing cells are read on.
     for rows, most in ((PROBE_ROWS, 1), (BATCH_ROWS, None)):
         unseen = [column for column, length in longest.items() if not length]
         batches = file.iter_batches(rows, row_groups=[group], columns=unseen) if unseen else iter(())

@@ -1,6 +1,6 @@
 """The dialect of a CSV file: encoding, separator, decimal mark and header, as given by the user or detected.
 
-They are detected from the head of the file, never from its name. A fault further down is reported by the reader, with
+They are detected from the head of the file, never from its name. An error further down is reported by the reader, with
 its row.
 """
 
@@ -30,14 +30,14 @@ BOMS = {
 NUMBER = re.compile(r"[+-]?(\d+[.,]?\d*|[.,]\d+)([eE][+-]?\d+)?", re.ASCII)
 DECIMAL_COMMA = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?", re.ASCII)
 DECIMAL_POINT = re.compile(r"[+-]?(\d{1,3}(,\d{3})+|\d*)\.\d+([eE][+-]?\d+)?|[+-]?\d{1,3}(,\d{3}){2,}", re.ASCII)
-# Numbers whose mark may separate thousands as well, so that it decides nothing.
+# Numbers whose mark may also separate thousands; they do not determine the decimal mark.
 THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}([.,]\d{3})+", re.ASCII)
 DATE = re.compile(r"\d{4}[-/]\d{1,2}[-/]\d{1,2}([T ].*)?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class CsvFormat:
-    """What the user says about a CSV file; None is detected."""
+    """The format of a CSV file, as far as the user specifies it; None is detected."""
 
     separator: str | None = None
     decimal: str | None = None
@@ -71,7 +71,7 @@ class Dialect:
 
 
 def find_dialect(name: str, head: bytes, is_whole: bool, format: CsvFormat) -> Dialect:
-    """Detect from the head of the file what the user does not say.
+    """Detect from the head of the file what the user does not specify.
 
     >>> find_dialect("a.csv", b"name;size\\noak;1,5\\n", True, CsvFormat())
     Dialect(encoding='utf-8', separator=';', decimal=',', has_header=True)
@@ -88,10 +88,10 @@ def find_dialect(name: str, head: bytes, is_whole: bool, format: CsvFormat) -> D
 
 
 def find_encoding(name: str, head: bytes, is_whole: bool) -> str:
-    """The encoding of the byte order mark, else UTF-8 if the head is UTF-8, else cp1252 (Windows).
+    """The encoding of the byte order mark; otherwise UTF-8 if the head is UTF-8, or cp1252 (Windows).
 
-    A head that is only partly UTF-8 counts as UTF-8, so that the reader reports the first row that is not. As cp1252 it
-    would be read silently, and wrongly.
+    A head that is only partly UTF-8 is read as UTF-8, so that the reader reports the first row that is not. As cp1252
+    it would be misread silently.
     """
     for mark, encoding in BOMS.items():
         if head.startswith(mark):
@@ -119,7 +119,7 @@ def sample_records(text: str, separator: str, is_whole: bool) -> Records:
 
 
 def find_separator(text: str, is_whole: bool) -> str:
-    """The character that divides the records into equally many cells, and into the most numbers.
+    """The character that divides all records into the same number of cells, and into the most numbers.
 
     The second rule prevents `1,5;2,5` from becoming three columns. If no character is regular, the first record
     decides, and the reader reports the row that differs.
@@ -145,7 +145,8 @@ def find_separator(text: str, is_whole: bool) -> str:
 def find_decimal(name: str, records: Records) -> str:
     """A comma, if more cells are numbers with a decimal comma than with a decimal point.
 
-    Commas that may all separate thousands decide nothing: as decimal marks they would turn 1,200 cars into 1.2.
+    If all commas may separate thousands, they do not count: as decimal marks they would turn 1,200 cars into 1.2. If
+    the points do not decide either, the user must.
     """
     cells = [cell.strip() for record in records for cell in record]
     commas = [cell for cell in cells if DECIMAL_COMMA.fullmatch(cell)]

@@ -27,14 +27,14 @@ from hetcal.cli.tables.patterns import (
 )
 from hetcal.tabular.columns import MISSING_LABEL, Kind
 
-# A column with this share of numbers (and this many) is meant to hold numbers; its other cells are slips, not labels.
+# A column with this share of numbers (and this many) is meant to hold numbers; its other cells are errors, not labels.
 NEARLY_ALL = 0.9
 ENOUGH = 10
 
 
 @dataclass(frozen=True)
 class CellRange:
-    """Where the cells of a column are in a file, for messages."""
+    """The position of the cells of a column in a file, for messages."""
 
     file: str
     column: str
@@ -42,7 +42,7 @@ class CellRange:
     decimal: str
 
     def refuse(self, rule: str, cells: Any, is_wrong: NDArray[np.bool_], advice: str) -> ValueError:
-        """The error that names the first wrong cell and counts the others."""
+        """Return the error that names the first wrong cell and counts the others."""
         first, count = int(np.argmax(is_wrong)), int(is_wrong.sum())
         more = f" and {count - 1} more such" if count > 1 else ""
         shown = shorten(cells[first].as_py())
@@ -57,7 +57,7 @@ def shorten(value: Any) -> str:
 
 
 def check_type(file: str, column: str, type: pa.DataType) -> None:
-    """Refuse a column that does not hold cells of a table, before anything is read."""
+    """Refuse a column of a type that a table cannot have, before anything is read."""
     inner = type.value_type if pa.types.is_dictionary(type) else type
     known = (
         pa.types.is_null(inner) or is_numeric(inner) or is_date(inner) or is_text(inner) or pa.types.is_boolean(inner)
@@ -80,10 +80,10 @@ def is_text(type: pa.DataType) -> bool:
 
 
 def read_column(cells: pa.ChunkedArray, place: CellRange, kind: Kind | None = None) -> NDArray[Any]:
-    """The cells as a column of a `Table`, of the given kind or of the detected one."""
+    """Convert the cells to a column of a `Table`, of the given kind or of the detected one."""
     if pa.types.is_dictionary(cells.type):
         cells = decoded(cells)
-        kind = kind or "text"  # whoever wrote categories meant labels
+        kind = kind or "text"  # categories are labels, even if they look like numbers
     if kind == "text":
         return to_text(words_of(cells))
     if is_text(cells.type):
@@ -101,7 +101,7 @@ def read_column(cells: pa.ChunkedArray, place: CellRange, kind: Kind | None = No
 
 
 def all_missing(length: int, kind: Kind | None) -> NDArray[Any]:
-    """A column without any value. It fits every kind, and holds numbers if none is given."""
+    """Return a column without any value. It fits every kind, and holds numbers if none is given."""
     return np.full(length, "NaT", "datetime64[us]") if kind == "dates" else np.full(length, np.nan)
 
 
@@ -139,7 +139,7 @@ def read_words(cells: pa.ChunkedArray, place: CellRange, kind: Kind | None) -> N
 
 
 def to_numbers(words: pa.ChunkedArray, decimal: str) -> NDArray[np.float64] | None:
-    """Numbers, or 0 and 1 for false and true; None if some word is neither. Missing values are NaN."""
+    """Convert to numbers, or to 0 and 1 for false and true; None if some word is neither. Missing values are NaN."""
     plain = words
     if decimal == ",":  # a point is then not a decimal mark and must not be read as one
         plain = pc.replace_substring(pc.replace_substring(words, ".", "_"), ",", ".")
@@ -153,7 +153,7 @@ def to_numbers(words: pa.ChunkedArray, decimal: str) -> NDArray[np.float64] | No
 
 
 def to_dates(words: pa.ChunkedArray) -> NDArray[np.datetime64]:
-    """Dates to the microsecond, those with a time zone in UTC; NaT for anything else."""
+    """Convert to dates in microseconds, those with a time zone to UTC; anything else becomes NaT."""
     is_iso = pc.match_substring_regex(words, ISO_DATE)
     if not pc.any(is_iso).as_py():
         return np.full(len(words), "NaT", "datetime64[us]")
@@ -175,7 +175,7 @@ def refuse_mixed_zones(words: pa.ChunkedArray, place: CellRange) -> None:
 
 
 def to_text(words: pa.ChunkedArray) -> NDArray[Any]:
-    """Labels, each stored once however many rows share it."""
+    """Convert to labels; each label is stored once, even if many rows share it."""
     encoded = words.combine_chunks().dictionary_encode()
     labels = np.array([*encoded.dictionary.to_pylist(), MISSING_LABEL], dtype=object)
     column: NDArray[Any] = labels[encoded.indices.fill_null(-1).to_numpy()]
@@ -199,7 +199,7 @@ def matches(words: pa.ChunkedArray, pattern: str) -> NDArray[np.bool_]:
 
 
 def refuse_slips(words: pa.ChunkedArray, dates: NDArray[np.datetime64], place: CellRange) -> None:
-    """Refuse a column that is meant to hold numbers or dates, but does not quite: as labels it would be useless."""
+    """Refuse a column in which almost all cells are numbers or dates: treated as labels it would be useless."""
     present = is_present(words)
     is_number = matches(words, number_pattern(place.decimal)) | matches(words, DRESSED_NUMBER)
     # A dash may mean missing or zero; either way the column holds numbers.

@@ -1,9 +1,9 @@
-"""How missing values, numbers and dates are written: words and regular expressions.
+"""The forms of missing values, numbers and dates: words and regular expressions.
 
 The expressions match whole cells, in the syntax that Python's `re` and pyarrow (RE2) share.
 """
 
-# The list of pandas, and "?" as in old data sets. A single dash is absent: it means zero as often as missing.
+# The list of pandas, and "?" as in old data sets. A single dash is not included: it means zero as often as missing.
 MISSING_WORDS = (
     *("", "NA", "N/A", "n/a", "#N/A", "#NA", "#N/A N/A", "<NA>", "NaN", "nan", "NAN", "-NaN", "-nan", "null", "NULL"),
     *("Null", "None", "?", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
@@ -11,7 +11,7 @@ MISSING_WORDS = (
 DASHES = ("-", "--", "\u2013", "\u2014", ".")
 BOOLEANS = ("true", "false")
 
-# Numbers for people: with thousands separators, the other decimal mark, a currency or a percent sign.
+# Formatted numbers: with thousands separators, the other decimal mark, a currency or a percent sign.
 _GROUP = "[,.' \u00a0\u202f\u2019]"
 DRESSED_NUMBER = rf"^[+-]?[$€£¥]?\s*[+-]?(\d{{1,3}}({_GROUP}\d{{3}})+|\d+)([.,]\d+)?\s*[%$€£¥]?$"
 

@@ -69,7 +69,7 @@ def read_file(
     Args:
         path: A CSV (also gzip), Parquet or Feather file, or "-" for standard input.
         format: What is known about a CSV file; the rest is detected.
-        texts: Columns that hold labels, whatever they look like.
+        texts: Columns that hold labels, even if these look like numbers.
         kinds: The columns to read and their kinds. With None all columns are read, and their kinds are detected from
             all rows.
         drop: Columns that are not read.
@@ -93,13 +93,13 @@ def read_chunks(
     keep: Sequence[str] = (),
     rows: int = ROWS_AT_ONCE,
 ) -> Iterator[Chunk]:
-    """Read a table in chunks of at most `rows` rows; memory is bounded, however long the file is.
+    """Read a table in chunks of at most `rows` rows; memory is bounded for files of any length.
 
     Args:
         path: A CSV (also gzip), Parquet or Feather file, or "-" for standard input.
         kinds: The columns to read and their kinds.
         format: What is known about a CSV file; the rest is detected.
-        keep: Columns to pass on as they are.
+        keep: Columns to pass on unchanged.
         rows: Maximum number of rows of a chunk.
     """
     check_number("rows", rows, 1, integer=True)
@@ -115,7 +115,7 @@ def read_chunks(
 
 @contextlib.contextmanager
 def open_table(path: str | Path, format: CsvFormat) -> Iterator[AnyTable]:
-    """The table in a file. The content of the file decides the format, not its name."""
+    """Open the table in a file. The format is detected from the content of the file, not from its name."""
     with open_source(path) as source:
         table: AnyTable
         if source.form == "parquet":
@@ -129,7 +129,7 @@ def open_table(path: str | Path, format: CsvFormat) -> Iterator[AnyTable]:
 
 
 def check_columns(table: AnyTable, wanted: Collection[str]) -> None:
-    """Check that all wanted columns exist and hold cells. The other columns are listed, so that a renamed one shows."""
+    """Check that all wanted columns exist and have readable types; the error lists the others: one may be renamed."""
     missing = without(dict.fromkeys(wanted), table.columns)
     if missing:
         others = without(table.columns, wanted)
@@ -155,7 +155,7 @@ def listed(columns: Sequence[str]) -> str:
 
 
 def group_batches(batches: Iterable[Batch], rows: int) -> Iterator[list[Batch]]:
-    """Batches that form one chunk: no more than `rows` rows, and no further batch once they are large."""
+    """Group batches into chunks of at most `rows` rows; a chunk ends once it is large."""
     together: list[Batch] = []
     count = size = 0
     for batch in batches:
@@ -184,7 +184,7 @@ def convert(table: AnyTable, block: Block, kinds: Mapping[str, Kind | None]) -> 
         place = CellRange(table.name, column, block.rows, table.decimal)
         try:
             columns[column] = read_column(block.data[column], place, kind)
-        except pa.ArrowException as error:  # such as a date far beyond all calendars
+        except pa.ArrowException as error:  # such as a date that is out of range
             raise ValueError(f"column {column!r} of {table.name} cannot be read: {str(error)[:200]}") from None
     return Table(columns)
 

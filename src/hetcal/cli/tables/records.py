@@ -1,8 +1,8 @@
 """The records of a CSV file as columns of text, batch by batch.
 
-They are parsed by Python's csv module and not by the faster pyarrow.csv, whose errors are worse: it skips blank lines
-without counting them, so that its row numbers are not those of the file, and it accepts NUL bytes and text after a
-closing quotation mark. Memory is bounded by the rows, cells and characters of a batch.
+They are parsed by Python's csv module and not by the faster pyarrow.csv, whose error messages are worse: it skips blank
+lines without counting them, so that its row numbers are not those of the file, and it accepts NUL bytes and text after
+a closing quotation mark. Memory is bounded by limits on the rows, cells and characters of a batch.
 """
 
 import csv
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hetcal.cli.tables.dialect import CsvFormat, find_dialect
 from hetcal.cli.tables.sources import TableSource, reading_errors
 
-# More rows at once are slower, because Python's garbage collector visits all of them again and again.
+# More rows at once are slower, because Python's garbage collector visits all of them repeatedly.
 BATCH_ROWS = 10_000
 BATCH_CELLS = 1_000_000
 MAX_COLUMNS = 100_000
@@ -42,7 +42,7 @@ def check_count(name: str, count: int) -> None:
 
 
 def check_names(name: str, columns: Sequence[str], or_else: str = "") -> None:
-    """Every column needs a name of its own, and there is a maximum number of columns."""
+    """Check that columns have different names, and that there are not too many."""
     check_count(name, len(columns))
     places: dict[str, int] = {}
     for place, column in enumerate(columns, start=1):
@@ -55,7 +55,7 @@ def check_names(name: str, columns: Sequence[str], or_else: str = "") -> None:
 
 
 class TextTable:
-    """A CSV file: its columns, then its rows. A blank line is no row, but is counted, as in a spreadsheet."""
+    """A CSV file: its columns, then its rows. A blank line is not a row, but is counted, as in a spreadsheet."""
 
     def __init__(self, source: TableSource, format: CsvFormat) -> None:
         self.source = source
@@ -99,7 +99,7 @@ class TextTable:
         yield from self._batch(block, wanted)
 
     def _batch(self, block: list[list[str]], wanted: Sequence[str]) -> Iterator[Batch]:
-        """The block as columns, unless it is empty. Every record must have as many cells as there are columns."""
+        """Convert a block to columns, unless it is empty. Every record must have one cell per column."""
         width = len(self.columns)
         numbers = np.arange(self.row - len(block), self.row)
         if set(map(len, block)) != {width}:
@@ -133,7 +133,7 @@ class TextTable:
             raise ValueError(f"row {self.row} of {self.name} {fault}") from None
 
     def _lines(self) -> Iterator[str]:
-        """The lines, checked for what no table contains."""
+        """Yield the lines; content that no table has is refused."""
         with reading_errors(self.name):
             while line := self._line():
                 self.size += len(line)

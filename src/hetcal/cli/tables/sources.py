@@ -48,7 +48,7 @@ class TableSource:
     head: bytes
     is_whole: bool  # whether the head is the whole file
     stream: BinaryIO
-    file: BinaryIO | None = None  # as it is on the disk, compressed or not
+    file: BinaryIO | None = None  # the file on the disk, compressed or not
 
     @property
     def share(self) -> float | None:
@@ -59,7 +59,7 @@ class TableSource:
 
 
 class Rejoined(io.RawIOBase):
-    """The head, which was read already, then the rest."""
+    """The head, which has already been read, followed by the rest."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         self.head = memoryview(head)
@@ -81,7 +81,7 @@ def name_of(path: str | Path) -> str:
 
 @contextlib.contextmanager
 def reading_errors(name: str) -> Iterator[None]:
-    """Report what goes wrong while bytes are read, in one sentence."""
+    """Report errors while bytes are read, in one sentence."""
     try:
         yield
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 """Writing tables chunk by chunk: the complete file appears once the last chunk is written.
 
-In CSV, text that a spreadsheet would run as a formula is made harmless. Numbers are written so that they read back bit
+In CSV, text that a spreadsheet would run as a formula is escaped. Numbers are written so that they are read back bit
 for bit.
 """
 
@@ -21,15 +21,15 @@ from hetcal._checks import must
 from hetcal._files import atomic_open, check_may_write
 
 SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet", ".feather", ".arrow")
-# What spreadsheets take for a formula, also with full-width signs or after spaces and zero-width marks.
+# Text that spreadsheets interpret as a formula, also with full-width signs or after spaces and zero-width marks.
 FORMULA = re.compile(r"[\s\x00-\x1f\ufeff]*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
 PLAIN_NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?([eE][+-]?\d+)?", re.ASCII)
-# All common separators, so that every reader detects the right one; many readers take a lone CR for a line end.
+# All common separators, so that every reader detects the right one; many readers treat a single CR as a line end.
 NEEDS_QUOTES = re.compile(r"""[,;\t|"\r\n]|^\s|\s$""")
 
 
 class Sink(Protocol):
-    """A file format that takes tables of one schema, one after the other."""
+    """A file format that accepts tables of one schema, one after the other."""
 
     def write(self, table: pa.Table) -> None: ...
 
@@ -37,7 +37,7 @@ class Sink(Protocol):
 
 
 class Writer:
-    """Takes the chunks of a table; the first one decides the types of the columns."""
+    """Writes a table chunk by chunk; the first chunk determines the types of the columns."""
 
     def __init__(self, name: str, file: BinaryIO) -> None:
         self.name = name
@@ -90,7 +90,7 @@ def open_writer(path: str | Path, *, force: bool = False) -> Iterator[Writer]:
         return
     if not str(path).lower().endswith(SUFFIXES):
         raise must(
-            "the output file", f"end in one of {', '.join(SUFFIXES)}", str(path), "the ending chooses the format"
+            "the output file", f"end in one of {', '.join(SUFFIXES)}", str(path), "the ending determines the format"
         )
     check_may_write(path, force)
     with atomic_open(path) as file:
@@ -105,7 +105,7 @@ def open_writer(path: str | Path, *, force: bool = False) -> Iterator[Writer]:
 
 @contextlib.contextmanager
 def writing_errors(name: str) -> Iterator[None]:
-    """Report a full disk and the like in one sentence; a broken pipe is left to the caller."""
+    """Report errors such as a full disk in one sentence; a broken pipe is left to the caller."""
     try:
         yield
     except BrokenPipeError:
@@ -123,11 +123,11 @@ def schema_of(frame: pd.DataFrame) -> pa.Schema:
 def plain_type(type: pa.DataType) -> pa.DataType:
     if pa.types.is_dictionary(type):
         return plain_type(type.value_type)
-    return pa.string() if pa.types.is_null(type) else type  # a column without values takes whatever comes later
+    return pa.string() if pa.types.is_null(type) else type  # a column without values has no type yet
 
 
 def open_sink(name: str, file: BinaryIO, schema: pa.Schema) -> Sink:
-    """The format that the ending stands for; CSV if there is none."""
+    """Open the format of the ending; CSV if there is none."""
     ending = name.lower()
     if ending.endswith(".parquet"):
         return pq.ParquetWriter(file, schema, write_page_checksum=True)
@@ -161,7 +161,7 @@ class CsvSink:
 
 
 def cells_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The cells as in CSV: the shortest numbers that read back exactly, harmless text, nothing for missing values."""
+    """Write the cells as in CSV: the shortest numbers that are read back exactly, escaped text, "" if missing."""
     cells = pc.fill_null(pc.cast(column, pa.large_string()), "")
     if pa.types.is_floating(column.type):
         return pc.if_else(pc.equal(cells, "nan"), "", cells)
@@ -171,7 +171,7 @@ def cells_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def csv_cell(text: str) -> str:
-    r"""A text cell that no spreadsheet runs as a formula, in quotation marks where necessary.
+    r"""Write a text cell that no spreadsheet runs as a formula, in quotation marks if necessary.
 
     >>> csv_cell("=1+1"), csv_cell("-5"), csv_cell("oak, ash")
     ('"\'=1+1"', '-5', '"oak, ash"')
