@@ -291,6 +291,7 @@ def test_weak_subgroups_take_the_green_mark():
     assert (verdict.status, verdict.finding) == ("caution", "subgroup")
     assert verdict.text.endswith("; in 2 subgroups the intervals are too narrow")
     assert "; in one subgroup the" in judge_z(even(400), weak_subgroups=1).text
+    assert "subgroup" not in judge_z(even(400, 3.0), weak_subgroups=1).text  # all rows are too narrow
 
 
 def test_evaluate_says_the_same():

@@ -334,7 +334,7 @@ def describe_rest(finding: str, evidence: Evidence, weak_subgroups: int) -> list
         ties = ", counting ties in part" if evidence.step else ""
         clauses.append(f"; {percent(share)} of the true values lie {side} the predicted median{ties}")
         clauses.append(", where 50 % are expected")
-    if weak_subgroups:
+    if weak_subgroups and not (is_far_off(evidence) and evidence.observed < LEVEL):  # said of all rows already
         subgroups = "one subgroup" if weak_subgroups == 1 else f"{weak_subgroups} subgroups"
         clauses.append(f"; in {subgroups} the intervals are too narrow")
     if finding == "few":
