@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium or c
 # Text of every kind on the page; all of it must be legible.
 TEXTS = ".eyebrow, h1, h2, h3, p, dt, dd, th, td, li, pre, summary, footer, svg text"
 # Colors of an element and of what lies behind it.
-COLOURS = """
+COLORS = """
 const behind = element => {
   for (let e = element; e; e = e.parentElement) {
     const color = getComputedStyle(e).backgroundColor;
@@ -141,7 +141,7 @@ def test_verdict_is_there(browser, pages):
 def test_legible(browser, name, scheme):
     """Text of every kind has a contrast of at least 4.5, and dark is dark."""
     show(browser, name, scheme=scheme)
-    colors = browser.execute_script(COLOURS, TEXTS)
+    colors = browser.execute_script(COLORS, TEXTS)
     assert len(colors) > 50
     faint = {(what, front, back) for what, front, back in colors if contrast(front, back) < 4.5}
     assert faint == set()
