@@ -364,7 +364,7 @@ def replaced(row, value):
 
 
 REFUSED = {
-    "one class": (["a"] * 150, ValueError, r"y must hold more than one class, got y=\['a'\]; there is nothing to tell"),
+    "one class": (["a"] * 150, ValueError, r"y must hold more than one class, got y=\['a'\]; give rows of"),
     "no y": (None, ValueError, r"y must be given: HCClassifier requires y"),
     "numbers": (X[:, 0] + 0.01, ValueError, r"Unknown label type: continuous"),
     "too short": (Y[:-1], ValueError, r"y must have one value per row of X \(150\), got y='149 values'; give both"),

@@ -132,5 +132,5 @@ def test_classes_come_back_in_their_type(tmp_path, classes):
 
 def test_classes_that_no_file_holds(tmp_path):
     model = HCClassifier(**SMALL).fit(X, np.array(["2020", "2021"], dtype="M8[Y]")[np.arange(N) % 2])
-    with pytest.raises(ValueError, match=r"a file can hold, got classes.type='datetime64\[Y\]' .* fit again"):
+    with pytest.raises(ValueError, match=r"fit into a model file, got classes.type='datetime64\[Y\]' .* fit again"):
         model.save(tmp_path / "model")
