@@ -93,7 +93,12 @@ def evaluate(y: ArrayLike, mean: Mean, std: Std = None) -> dict[str, Any]:
     (3, 0.352)
     """
     truth, prediction = np.atleast_1d(np.asarray(y)), as_prediction(mean, std)
-    scores = {name: metric.function(truth, prediction) for name, metric in METRICS.items()}
+    scores = compute_metrics(truth, prediction)
     judged = judge(truth, prediction)
     verdict = [str(one) for one in judged] if isinstance(judged, list) else str(judged)
     return {"n": len(truth), **scores, "verdict": verdict}
+
+
+def compute_metrics(truth: Any, prediction: Any) -> dict[str, Any]:
+    """Every metric of `METRICS` by name, without the verdict."""
+    return {name: metric.function(truth, prediction) for name, metric in METRICS.items()}

@@ -163,8 +163,8 @@ def judge_evidence(evidence: Evidence, weak_subgroups: int = 0) -> Verdict:
     finding = find(evidence, weak_subgroups)
     low, high = share_confidence_interval(int(evidence.inside.sum()), rows)
     return Verdict(
-        status=status_of(finding, observed),
-        finding=finding.removeprefix("large "),
+        status=status_of(finding, evidence),
+        finding=finding,
         text="".join([describe_coverage(evidence, low, high), *describe_rest(finding, evidence, weak_subgroups)]),
         rows=rows,
         coverage=observed,
@@ -176,11 +176,10 @@ def judge_evidence(evidence: Evidence, weak_subgroups: int = 0) -> Verdict:
 
 
 def find(evidence: Evidence, weak_subgroups: int) -> str:
-    """What matters most, see `Verdict.finding`; a bias that makes a model unreliable is a "large bias"."""
+    """What matters most, see `Verdict.finding`; what makes a model unreliable comes first."""
     rows, observed, above = evidence.rows, evidence.observed, evidence.share_above
-    is_bad = is_far_off(evidence) and observed < LEVEL - LARGE_GAP
-    if is_large_bias(above, rows) and not is_bad:
-        return "large bias"
+    if is_large_bias(above, rows) and not is_far_too_narrow(evidence):
+        return "bias"
     if is_far_off(evidence):
         return "narrow" if observed < LEVEL else "wide"
     if worst_level(evidence) is not None:
@@ -194,8 +193,8 @@ def find(evidence: Evidence, weak_subgroups: int) -> str:
     return "slight" if is_off(observed, rows) else "calibrated"
 
 
-def status_of(finding: str, observed: float) -> str:
-    if finding == "large bias" or (finding == "narrow" and observed < LEVEL - LARGE_GAP):
+def status_of(finding: str, evidence: Evidence) -> str:
+    if is_far_too_narrow(evidence) or is_large_bias(evidence.share_above, evidence.rows):
         return "bad"
     return {"calibrated": "good", "slight": "good", "few": "unknown"}.get(finding, "caution")
 
@@ -211,6 +210,10 @@ def is_off(observed: float, rows: int) -> bool:
 def is_far_off(evidence: Evidence) -> bool:
     """Whether the coverage is off by more than a gap of no practical importance."""
     return is_off(evidence.observed, evidence.rows) and abs(evidence.observed - LEVEL) > SMALL_GAP
+
+
+def is_far_too_narrow(evidence: Evidence) -> bool:
+    return is_far_off(evidence) and evidence.observed < LEVEL - LARGE_GAP
 
 
 def is_biased(above: float, rows: int) -> bool:

@@ -14,8 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from hetcal import __version__
 from hetcal._checks import Floats, must
-from hetcal.metrics import calibration_curve, ce_quantile, equal_count_bins, evaluate
+from hetcal.metrics import calibration_curve, ce_quantile, equal_count_bins
+from hetcal.metrics.evaluation import compute_metrics
 from hetcal.metrics.inputs import read_prediction
+from hetcal.metrics.regression import inside_interval
 from hetcal.metrics.subgroups import FALSE_POSITIVE_RATE
 from hetcal.metrics.verdict import FEWEST_ROWS, LEVEL, judge
 from hetcal.metrics.wording import count, number, percent
@@ -113,7 +115,7 @@ class JudgedRows:
         with np.errstate(over="ignore"):
             lower, upper = np.clip(prediction.interval(LEVEL).T, -LARGEST_END, LARGEST_END)
             center = np.clip(prediction.quantile(0.5), -LARGEST_END, LARGEST_END)
-            inside = np.abs(prediction.z(truth)) <= prediction.family.quantile((1 + LEVEL) / 2)
+        inside = inside_interval(truth, prediction, LEVEL)
         return cls(truth, prediction, center, lower, upper, widths(prediction, lower, upper), inside)
 
 
@@ -121,10 +123,9 @@ def describe_judgment(judged: JudgedRows, subgroups: dict[str, Any] | None, targ
     """The sections that depend only on the true values and their predictions."""
     truth, prediction = judged.truth, judged.prediction
     with np.errstate(over="ignore"):
-        scores = evaluate(truth, prediction)
+        values = compute_metrics(truth, prediction)
         verdict = judge(truth, prediction, weak_subgroups=subgroups["weak"] if subgroups else 0)
-    del scores["verdict"]  # the verdict of the page considers subgroups too
-    scores = {name: value if name == "n" else finite(value) for name, value in scores.items()}
+    scores = {"n": len(truth), **{name: finite(value) for name, value in values.items()}}
     typical = float(np.median(judged.width))
     text = f"{capitalized(verdict.text)}. The typical width of an interval is {number(typical)}."
     return {
