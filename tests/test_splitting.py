@@ -43,6 +43,15 @@ def test_hold_out_takes_whole_groups_until_about_as_many_rows():
     assert len(set(GROUPS[train])) == 1  # one group remains for training
 
 
+@pytest.mark.parametrize(("sizes", "held_out"), [([80, 5, 5, 5, 5], 10), ([80, 20], 20), ([60, 25, 15], 15)])
+@pytest.mark.parametrize("seed", range(5))
+def test_hold_out_does_not_swallow_a_large_group(sizes, held_out, seed):
+    """Where 10 of 100 rows are asked, smaller groups are held out instead, in every order."""
+    groups = np.repeat(np.arange(len(sizes)), sizes)
+    order = np.random.default_rng(seed).permutation(100)
+    assert len(hold_out(order, 10, groups)[1]) == held_out
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -13,6 +13,8 @@ WEIGHT_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 # Layers that drop whole channels: their mask has one entry per channel, not one per element.
 CHANNEL_DROPOUT = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 DROPOUT_LAYERS = (nn.Dropout, *CHANNEL_DROPOUT)
+# The inputs of a table are z = limit * asinh(x / limit) of their standardized values x (`tabular.encoding.squash`).
+SQUASH_LIMIT = 3.0
 
 
 class MLP(nn.Sequential):

@@ -160,7 +160,8 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         Args:
             X: (n, d) frame or array; missing values are allowed.
             y: (n,) finite numbers; or (n, k) for k targets, which share the network and are independent given X.
-            sample_weight: (n,) weights, at least 0; a weight of 2 counts exactly like giving the row twice.
+            sample_weight: (n,) weights, at least 0; a weight of 2 counts exactly like giving the row twice, unless
+                the table consists of repeated rows (at least five for each different one).
             groups: (n,) labels of rows that belong together (a patient, a day). Whole groups are then held out for
                 validation. Give them if you will predict for new groups; otherwise training stops too late, and the
                 intervals for new groups are too narrow.
@@ -172,7 +173,7 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         warn_of_constants(rows.target)
         first_name, *others = self._transforms(rows.target)
         candidates = [self._fit_candidate(first_name, objective, rows)]
-        held_out = candidates[0].history.validation_rows
+        held_out = () if rows.are_repeated else candidates[0].history.validation_rows
         candidates += [self._fit_candidate(name, objective, rows, held_out) for name in others]
         best = likeliest(candidates, rows) if others else candidates[0]
         # All at once, so that a fit that fails leaves an earlier one intact.

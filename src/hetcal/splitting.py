@@ -50,7 +50,9 @@ def split_folds(n: int, folds: int, seed: int, groups: NDArray[np.int64] | None 
 def hold_out(order: RowNumbers, count: int, groups: NDArray[np.int64] | None = None) -> Split:
     """Hold out the first `count` rows of an order; with `groups`, whole groups with about that many rows in total.
 
-    At least one group remains for training.
+    Groups are taken in the order of their first rows, and each one only if it brings the total nearer to `count`. A
+    group of most rows is therefore not held out if there are smaller ones. At least one group is held out, and at least
+    one remains for training.
 
     >>> hold_out(np.array([3, 1, 0, 2]), count=1)
     (array([1, 0, 2]), array([3]))
@@ -60,9 +62,13 @@ def hold_out(order: RowNumbers, count: int, groups: NDArray[np.int64] | None = N
     if groups is None or count == 0:
         return order[count:], order[:count]
     drawn = list(dict.fromkeys(groups[order].tolist()))  # in random order
-    ends = np.bincount(groups)[drawn].cumsum()
-    taken = int(np.abs(ends[:-1] - count).argmin()) + 1
-    is_held_out = np.isin(groups[order], drawn[:taken])
+    sizes = np.bincount(groups)
+    taken: list[int] = []
+    for group in drawn:
+        missing = count - int(sizes[taken].sum())
+        if sizes[group] < 2 * missing and len(taken) < len(drawn) - 1:
+            taken.append(group)
+    is_held_out = np.isin(groups[order], taken or [min(drawn, key=lambda group: sizes[group])])
     return order[~is_held_out], order[is_held_out]
 
 

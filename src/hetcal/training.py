@@ -113,6 +113,7 @@ def train(
     *,
     sample_weight: Tensor | None = None,
     groups: Tensor | None = None,
+    copies: Tensor | None = None,
     **settings: Any,
 ) -> History:
     """Train the estimator in place with AdamW; it keeps the weights of its best epoch, in evaluation mode.
@@ -124,6 +125,8 @@ def train(
         y: (n,) target, standardized; (n, k) for k targets, which then count equally.
         sample_weight: (n,) weights, at least 0; a weight of 2 counts like two equal rows.
         groups: (n,) integers; rows of one group are never split between training and validation.
+        copies: (n,) numbers of equal rows that each row stands for, if the data consist of repeated rows. Then a
+            fraction of the weight of every row is held out instead of whole rows, and n is the sum of the copies.
         **settings: Those of `TrainingSettings`, such as `max_epochs=20`.
 
     Returns:
@@ -146,7 +149,7 @@ def train(
         advice = "give one of hetcal.objectives, such as nll_loss"
         raise must("objective", "be a function (prediction, y) -> loss per row", objective, advice, TypeError)
     rows = check_rows(x, y, sample_weight, chosen)
-    run = TrainingRun(estimator, objective, rows, check_group_numbers(groups, len(rows)), chosen)
+    run = TrainingRun(estimator, objective, rows, check_group_numbers(groups, len(rows)), chosen, copies)
     try:
         run.train_epochs()
     except KeyboardInterrupt:
@@ -212,15 +215,26 @@ class TrainingRun:
     """One call of `train`: the parts of the loop and its epochs."""
 
     def __init__(
-        self, estimator: Any, objective: Objective, rows: TensorRows, groups: GroupNumbers, settings: TrainingSettings
+        self,
+        estimator: Any,
+        objective: Objective,
+        rows: TensorRows,
+        groups: GroupNumbers,
+        settings: TrainingSettings,
+        copies: Tensor | None = None,
     ) -> None:
         estimator.to(settings.device).train()
         self.estimator, self.objective, self.settings = estimator, objective, settings
         self.criterion = CRITERIA.get(objective, objective)
         self.generator = torch.Generator().manual_seed(settings.seed)
-        self.training, self.validation = split_tensors(rows, settings.validation_fraction, self.generator, groups)
-        self.noise_std = settings.input_noise_for(len(rows))
-        self.step = Step(estimator, settings, len(rows))
+        fraction, n = settings.validation_fraction, len(rows)
+        self.training, self.validation = split_tensors(rows, fraction, self.generator, groups)
+        if copies is not None:
+            # Every row is on both sides, with shares of its weight; only their ratios matter.
+            n, self.training, self.validation = round(float(copies.sum())), rows, rows if fraction else self.validation
+        self.n_train = n if copies is not None else len(self.training)
+        self.noise_std = settings.input_noise_for(n)
+        self.step = Step(estimator, settings, n)
         self.checkpoints = Checkpoints(estimator, self.validation.weight, settings.standard_errors)
         self.history = History(validation_rows=self.validation.index.tolist())
 
@@ -268,14 +282,13 @@ class TrainingRun:
 
     def losses(self, batch: TensorRows) -> tuple[Prediction, Tensor, Tensor]:
         """The core of the design: the prediction, and per row its objective and the estimator's own loss."""
-        n_train = len(self.training)
         if self.estimator.training and hasattr(self.estimator, "at_rows"):
-            self.estimator.at_rows(batch.index, n_train)
+            self.estimator.at_rows(batch.index, len(self.training))
         prediction = self.estimator(batch.x)
         check_mean(prediction, batch.y)
         objective_rows = self.objective(prediction, batch.y)
         check_loss(objective_rows, batch.y)
-        own_rows = self.estimator.own_loss(prediction, batch.y, n_train)
+        own_rows = self.estimator.own_loss(prediction, batch.y, self.n_train)
         if own_rows.ndim == 0 and batch.y.ndim == 2:
             own_rows = own_rows / batch.y.shape[1]  # one prior for all targets; the objective is a mean over them
         return prediction, mean_over_targets(objective_rows), mean_over_targets(own_rows)

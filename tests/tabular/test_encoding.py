@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.preprocessing import OneHotEncoder
 
 from hetcal.tabular.columns import read_table
-from hetcal.tabular.encoding import TableEncoder, Vocabulary, date_features
+from hetcal.tabular.encoding import TableEncoder, Vocabulary, date_features, fit_column_scaler, weighted_quantiles
 
 RNG = np.random.default_rng(0)
 ONES = np.ones(6)
@@ -37,7 +37,7 @@ def test_frames_give_the_same_matrix(make_frame):
     # number, flag, two columns for missing, then blue, red and missing
     assert matrix.shape == (6, 2 + 2 + 3)
     assert matrix.dtype == np.float32
-    assert matrix[2, 0] == 0  # missing number at the mean
+    assert matrix[2, 0] == 0  # missing number at the median
     assert_array_equal(matrix[:, 2], [0, 0, 1, 0, 0, 0])
     assert_array_equal(matrix[:, 3], [0, 0, 0, 1, 0, 0])
     assert_array_equal(matrix[:, 4:].sum(axis=1), np.ones(6))
@@ -54,10 +54,66 @@ def test_rare_and_unseen_labels():
     assert few.transform(read_table(pd.DataFrame({"c": ["never seen"]}))).sum() == 0
 
 
-def test_far_values_are_clipped_for_float32():
-    """A value that would overflow float32 stays finite."""
-    encoder = TableEncoder().fit(read_table(np.arange(6.0)[:, None]), ONES)
-    assert np.isfinite(encoder.transform(read_table(np.array([[1e300]])))).all()
+@pytest.mark.parametrize("unit", [1e-300, 1.0, 1e300])
+def test_far_values_stay_finite_in_float32_and_keep_their_order(unit):
+    """Even 1e308 after a column of tiny numbers; a long tail is not erased."""
+    encoder = TableEncoder().fit(read_table(unit * np.arange(6.0)[:, None]), ONES)
+    far = np.array([-1.7e308, 2.5 * unit, 10 * unit, 100 * unit, 1.7e308])
+    encoded = encoder.transform(read_table(far[:, None]))[:, 0]
+    assert np.isfinite(encoded).all()
+    assert (np.diff(encoded) > 0).all()
+    assert abs(encoded[1]) < 1e-9  # the median
+    assert encoded[3] - encoded[2] > 2
+
+
+def test_a_gross_error_does_not_erase_a_column():
+    """Median and quartiles ignore one mistyped value of 101; with mean and standard deviation, the rest would be 0."""
+    values = np.append(np.linspace(-1, 1, 100), 1e9)
+    encoded = encode(read_table(values[:, None]))[:, 0]
+    assert_allclose(np.ptp(encoded[:100]), 2.7 * 0.92, rtol=0.05)  # from -1.35 to 1.35 interquartile ranges, squashed
+
+
+@pytest.mark.parametrize(
+    ("values", "spread"),
+    [
+        (np.repeat([0.0, 1.0], [80, 20]), 1 / 3.29),  # the quartiles are equal: from the 5 % to the 95 % quantile
+        (np.repeat([0.0, 1.0], [98, 2]), 0.14),  # these, too: the standard deviation
+        (np.repeat([0.0, 1.0], [50, 50]), 1 / 1.349),
+    ],
+    ids=["a fifth", "few", "half"],
+)
+def test_columns_in_which_most_values_are_equal(values, spread):
+    """The scale is that of the values that differ, never 0."""
+    scaler = fit_column_scaler(values[:, None], np.ones(100))
+    assert_allclose(scaler.scale, [spread], rtol=1e-6)
+
+
+@given(st.lists(st.tuples(st.integers(-9, 9), st.integers(1, 4)), min_size=2, max_size=12), st.floats(0.01, 0.99))
+def test_weighted_quantiles_are_those_of_repeated_values(rows, level):
+    """To the bit, and NumPy's own definition of them."""
+    values, weights = (np.array(column) for column in zip(*rows, strict=True))
+    repeated = values.repeat(weights) / 7
+    weighted = weighted_quantiles(values / 7, weights.astype(float), (level, 0.5))
+    assert_array_equal(weighted, weighted_quantiles(repeated, np.ones(len(repeated)), (level, 0.5)))
+    assert_allclose(weighted[1], np.quantile(repeated, 0.5, method="averaged_inverted_cdf"))
+
+
+def test_constant_columns_stay_constant():
+    """What was the same in every row of fit says nothing about other values: no value, label or date moves a row."""
+    seen = {"a": [2.0] * 4, "t": ["x"] * 4, "d": pd.to_datetime(["2020-01-01"] * 4), "n": [np.nan] * 4}
+    encoder = TableEncoder().fit(read_table(pd.DataFrame(seen)), np.ones(4))
+    assert not encoder.is_informative
+    new = {"a": [2.0, 1e300, np.nan], "t": ["x", "y", None], "d": pd.to_datetime(["2020-01-01", "1999-01-01", None])}
+    encoded = encoder.transform(read_table(pd.DataFrame({**new, "n": [1.0, -1e9, np.nan]})))
+    assert_array_equal(encoded[1], encoded[0])
+    assert_array_equal(encoded[2, : len(encoder.scaler.spread)], encoded[0, : len(encoder.scaler.spread)])
+
+
+def test_labels_of_merged_rows_are_not_rare():
+    """A label is rare if it occurs once among the rows as given, not after equal rows are merged."""
+    towns = np.array([f"town {i:02}" for i in range(30)], dtype=object)
+    assert Vocabulary().fit(towns, 50, np.full(30, 33.0)).labels == towns.tolist()
+    assert Vocabulary().fit(towns, 50, np.ones(30)).labels == []
 
 
 @given(
@@ -68,7 +124,8 @@ def test_far_values_are_clipped_for_float32():
 def test_vocabulary_is_scikit_learns_one_hot_encoder(seen, new, most):
     """The same columns in the same order, ties among rare labels and new labels included.
 
-    Where a column has as many labels as may have a column, those that occur once are rare.
+    Where a column has as many labels as may have a column, those that occur once are rare. A single column of ours is
+    1 for new labels, too.
     """
     column, later = (np.array(values, dtype=object) for values in (seen, new))
     theirs = OneHotEncoder(
@@ -80,7 +137,8 @@ def test_vocabulary_is_scikit_learns_one_hot_encoder(seen, new, most):
     theirs.fit(column[:, None])
     ours = Vocabulary().fit(column, most)
     for values in (column, later):
-        assert_array_equal(ours.transform(values), theirs.transform(values[:, None]))
+        expected = theirs.transform(values[:, None])
+        assert_array_equal(ours.transform(values), np.ones_like(expected) if expected.shape[1] == 1 else expected)
 
 
 @pytest.mark.parametrize("n", [21, 40, 240])

@@ -45,6 +45,28 @@ def test_rows_are_prepared_for_training():
     assert_array_equal(rows.x[order], rows.encoder.transform(kept))
 
 
+@pytest.mark.parametrize("fit", [{"sample_weight": np.full(30, 33)}, {"sample_weight": None}])
+def test_labels_of_repeated_or_weighted_rows_are_kept(fit):
+    """Thirty towns with one value of y each: none of them is rare, given 33 times or with a weight of 33."""
+    times = 1 if fit["sample_weight"] is not None else 33
+    towns = pd.DataFrame({"town": [f"town {i:02}" for i in range(30)] * times})
+    rows = HCRegressor(random_state=0)._prepare(
+        towns, np.tile(np.arange(30.0), times), fit["sample_weight"], None, np.asarray
+    )
+    assert rows.x.shape == (30, 30)
+    assert rows.copies.tolist() == [times] * 30
+    assert rows.are_repeated is (times > 1)
+
+
+def test_repeated_rows_are_held_out_by_shares_of_their_weight():
+    """Ratings: every combination of label and rating trains and validates; with groups, whole groups are held out."""
+    rng = np.random.default_rng(0)
+    frame, y = pd.DataFrame({"t": rng.choice(list("abc"), 500)}), rng.integers(1, 4, 500).astype(float)
+    model = HCRegressor(**QUICK)
+    assert sorted(model.fit(frame, y).history_.validation_rows) == list(range(9))
+    assert len(model.fit(frame, y, groups=np.arange(500) % 10).history_.validation_rows) < 20
+
+
 @both
 def test_what_both_refuse(model):
     """The checks of the shared preparation, for either class."""

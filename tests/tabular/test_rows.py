@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hetcal.tabular.columns import Table, read_table
-from hetcal.tabular.rows import check_groups, check_weights, cut_mixed_rows, draw_seed, merge_equal_rows
+from hetcal.tabular.rows import (
+    check_groups,
+    check_weights,
+    consist_of_repeats,
+    cut_mixed_rows,
+    draw_seed,
+    merge_equal_rows,
+)
 
 RNG = np.random.default_rng(0)
 
@@ -24,7 +31,8 @@ def test_merging_equals_repeating_and_ignores_order(rows, random):
     def merged(rows):
         array = np.array([row[:2] for row in rows], dtype=float).reshape(-1, 2)
         y, weights = (np.array([row[i] for row in rows], dtype=float) for i in (2, 3))
-        kept, total = merge_equal_rows(read_table(array), y, weights)
+        kept, total, copies = merge_equal_rows(read_table(array), y, weights)
+        assert copies.sum() == (weights > 0).sum()
         return np.column_stack([array[kept], y[kept], total])
 
     if not any(row[3] for row in rows):
@@ -41,15 +49,16 @@ def test_merging_equals_repeating_and_ignores_order(rows, random):
 def test_merging_does_not_depend_on_units():
     """Ranks decide the order, so other units of X and y leave it as it is."""
     X, y = RNG.normal(size=(40, 3)), RNG.normal(size=40)
-    first, _ = merge_equal_rows(read_table(X), y, np.ones(40))
-    second, _ = merge_equal_rows(read_table(X * 1e-9 + 7), 1e6 + 3 * y, np.ones(40))
+    first, *_ = merge_equal_rows(read_table(X), y, np.ones(40))
+    second, *_ = merge_equal_rows(read_table(X * 1e-9 + 7), 1e6 + 3 * y, np.ones(40))
     assert_array_equal(second, first)
 
 
 def test_equal_rows_of_different_groups_stay_apart():
     """A row that two patients share belongs to both; within a group equal rows are merged."""
     table, y, weights = read_table(np.array([[1.0], [1.0], [1.0], [2.0]])), np.zeros(4), np.ones(4)
-    kept, merged = merge_equal_rows(table, y, weights, np.array([0, 1, 1, 1]))
+    kept, merged, copies = merge_equal_rows(table, y, weights, np.array([0, 1, 1, 1]))
+    assert_array_equal(copies, merged)
     assert sorted(zip(kept.tolist(), merged.tolist(), strict=True)) == [(0, 1.0), (1, 2.0), (3, 1.0)]
     assert len(merge_equal_rows(table, y, weights)[0]) == 2
 
@@ -57,9 +66,19 @@ def test_equal_rows_of_different_groups_stay_apart():
 def test_only_mixed_rows_are_cut():
     """Into pieces of a thousandth of all weight, with the same sum; whole where X has one class, however heavy."""
     table = Table({"a": np.array([1.0, 1.0, 2.0, np.nan, np.nan]), "b": np.array(list("xxxyy"), dtype=object)})
-    rows, weights = cut_mixed_rows(table, np.array([4.0, 1e-9, 90.0, 2.0, 4.0]))
+    weights = np.array([4.0, 1e-9, 90.0, 2.0, 4.0])
+    rows, counts = cut_mixed_rows(table, weights)
     assert np.bincount(rows).tolist() == [40, 1, 1, 20, 40]
-    assert_allclose(weights, np.where(rows == 2, 90, np.where(rows == 1, 1e-9, 0.1)))
+    assert_allclose(weights[rows] / counts, np.where(rows == 2, 90, np.where(rows == 1, 1e-9, 0.1)))
+
+
+@pytest.mark.parametrize(("rows", "different", "expected"), [(50, 10, True), (49, 10, False), (10, 10, False)])
+def test_a_table_of_repeated_rows(rows, different, expected):
+    """Five given rows for each different one, on average; the weights do not matter."""
+    table = read_table((np.arange(rows) % different)[:, None].astype(float))
+    copies = merge_equal_rows(table, np.zeros(rows), np.linspace(1, 9, rows))[2]
+    assert len(copies) == different
+    assert consist_of_repeats(copies) is expected
 
 
 def test_labels_are_merged_like_their_codes():
@@ -73,11 +92,13 @@ def test_labels_are_merged_like_their_codes():
 
 
 def test_weights():
-    """One for each row by default; any unit, and the largest near 1."""
+    """One for each row by default; the largest is near 1, and the unit of the given weights is known."""
     table = read_table(np.zeros((3, 1)))
-    assert_array_equal(check_weights(None, table), np.ones(3))
-    assert_array_equal(check_weights([0, 6, 3], table), [0, 1.5, 0.75])
-    assert 1 <= check_weights([0, 1e300, 1e300], table).max() < 2
+    assert_array_equal(check_weights(None, table)[0], np.ones(3))
+    weights, unit = check_weights([0, 6, 3], table)
+    assert_array_equal(weights, [0, 1.5, 0.75])
+    assert unit == 4
+    assert 1 <= check_weights([0, 1e300, 1e300], table)[0].max() < 2
     with pytest.raises(ValueError, match=r"greater than zero|non-zero"):  # newer scikit-learn says it itself
         check_weights([0, 0, 0], table)
 

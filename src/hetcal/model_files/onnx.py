@@ -32,14 +32,13 @@ from hetcal.estimators.ensemble import AbstractEnsemble
 from hetcal.estimators.mc_dropout import SampledDropout
 from hetcal.estimators.passes import RandomLayer, SampledPasses, moments, split_at_first_random_layer
 from hetcal.families import GAUSSIAN
+from hetcal.networks import SQUASH_LIMIT
 from hetcal.prediction import Prediction
 from hetcal.regressor import HCRegressor
-from hetcal.tabular.encoding import SOFT_LIMIT
+from hetcal.tabular.encoding import FAR
 from hetcal.transforms import LARGEST_VALUE, Log, PerTarget, Quantile, YeoJohnson
 
 OPSET = 18
-# In standard deviations. Such an input is at the soft limit anyway, and its square does not overflow.
-FAR = 1e30
 # Number of rows of the example that is traced; the graph accepts any number.
 EXAMPLE_ROWS = 7
 
@@ -109,6 +108,7 @@ class Graph(nn.Module):
         x, y = model.encoder_.scaler, model.target_scaler_
         self.magnitude, self.center, self.spread = constant(x.magnitude), constant(x.center), constant(x.spread)
         self.y_magnitude, self.y_center, self.y_spread = constant(y.magnitude), constant(y.center), constant(y.spread)
+        self.is_constant = torch.from_numpy(model.encoder_.is_constant)
         self.flagged = torch.from_numpy(np.flatnonzero(model.encoder_.has_missing))
         self.transform = model.transform_
         estimator = copy.deepcopy(model.estimator_).cpu().eval()
@@ -135,8 +135,9 @@ class Graph(nn.Module):
         """The same as `TableEncoder.transform`."""
         missing = features.isnan()
         z = (features / self.magnitude - self.center) / self.spread
-        z = z.clamp(-FAR, FAR).masked_fill(missing, 0.0)
-        z = z / (1 + (z / SOFT_LIMIT) ** 2).sqrt()
+        z = z.clamp(-FAR, FAR).masked_fill(missing | self.is_constant, 0.0) / SQUASH_LIMIT
+        # asinh, which runtimes have in float32 only
+        z = SQUASH_LIMIT * z.sign() * (z.abs() + (z**2 + 1).sqrt()).log()
         return torch.cat([z, missing.double().index_select(1, self.flagged)], dim=1).float()
 
     def predict(self, x: Tensor) -> Prediction:

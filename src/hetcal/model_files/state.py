@@ -26,7 +26,8 @@ from hetcal.families import FAMILIES, Family, StudentT
 from hetcal.metrics.history import History
 from hetcal.model_files import schema
 from hetcal.model_files.archive import Contents, TensorInfo, explain
-from hetcal.tabular.encoding import SOFT_LIMIT, TableEncoder, Vocabulary
+from hetcal.networks import SQUASH_LIMIT
+from hetcal.tabular.encoding import TableEncoder, Vocabulary
 from hetcal.transforms import TRANSFORMS, PerTarget, Quantile, Standardizer, TargetTransform, YeoJohnson
 
 # Chosen by the machine that loads, not by the one that saved.
@@ -314,7 +315,7 @@ def check_same_answers(fitted: nn.Module, rebuilt: nn.Module, n_inputs: int) -> 
     A network may keep part of what it learned outside its state_dict, and settings may have changed after fit.
     """
     generator = torch.Generator().manual_seed(0)
-    x = SOFT_LIMIT * (2 * torch.rand(64, n_inputs, generator=generator) - 1)  # the whole range of inputs
+    x = SQUASH_LIMIT * (2 * torch.rand(64, n_inputs, generator=generator) - 1)  # nearly the whole range of inputs
     x[0] = 0
     x = x.to(next((parameter.device for parameter in fitted.parameters()), x.device))
     answers = []

@@ -3,25 +3,33 @@
 All scaling is done in float64 and without overflow, before anything becomes float32.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetcal._checks import Floats, must
+from hetcal.networks import SQUASH_LIMIT
 from hetcal.tabular.columns import Table, labels
-from hetcal.transforms import Standardizer
+from hetcal.transforms import FLOAT_ROUNDING, Standardizer
 
-# The encoder's numbers stay within this many standard deviations.
-SOFT_LIMIT = 3.0
+# The spread of a column that was constant in `fit`. Values are divided by their magnitude first, so that the spread of
+# a column that varies is smaller.
+CONSTANT_SPREAD = 4.0
+# Two ranges of quantiles and their width for a standard normal distribution.
+QUARTILES, QUARTILE_RANGE = (0.25, 0.75), 1.349
+TAILS, TAIL_RANGE = (0.05, 0.95), 3.290
+# Standardized values are limited to this.
+FAR = 1e6
 
 
 class Vocabulary:
     """The labels of a text column that get a column of their own, and whether the other labels share one.
 
-    In a column with more than `FEW_LABELS` labels (or with `max_categories` of them), labels that occur once are rare.
-    They are often names or numbers of people or things, which carry no information about new rows and must not be
-    stored in a model.
+    In a column with more than `FEW_LABELS` labels (or with `max_categories` of them), labels that occur once among the
+    given rows are rare. They are often names or numbers of people or things, which carry no information about new rows
+    and must not be stored in a model. A column that would be the same for all rows is 1 for new labels, too.
 
     >>> words = Vocabulary().fit(np.array(["oak", "ash", "oak"], dtype=object), max_categories=50)
     >>> words.labels, words.transform(np.array(["oak", "elm"], dtype=object)).tolist()
@@ -32,8 +40,10 @@ class Vocabulary:
     labels: list[str]  # sorted; may be empty if has_rare
     has_rare: bool  # whether there were other labels, which share the last column with new ones
 
-    def fit(self, values: NDArray[Any], max_categories: int) -> "Vocabulary":
-        known, counts = np.unique(values, return_counts=True)
+    def fit(self, values: NDArray[Any], max_categories: int, frequencies: Floats | None = None) -> "Vocabulary":
+        """Learn the labels; `frequencies` (n,) are the numbers of given rows that the values stand for."""
+        known, codes = np.unique(values, return_inverse=True)
+        counts = np.bincount(codes, frequencies)
         has_few = len(known) <= self.FEW_LABELS and len(known) < max_categories
         kept = np.flatnonzero(counts >= (1 if has_few else 2))
         if len(kept) >= max_categories:
@@ -42,9 +52,9 @@ class Vocabulary:
         return self
 
     def transform(self, values: NDArray[Any]) -> Floats:
-        codes = self.codes(values)
-        one_hot = np.zeros((len(values), len(self.labels) + self.has_rare))
-        row = np.flatnonzero((codes >= 0) | self.has_rare)
+        codes, columns = self.codes(values), len(self.labels) + self.has_rare
+        one_hot = np.zeros((len(values), columns))
+        row = np.flatnonzero((codes >= 0) | self.has_rare | (columns == 1))
         one_hot[row, codes[row]] = 1.0  # -1, a label without its own column, is the last column
         return one_hot
 
@@ -78,9 +88,10 @@ def date_features(dates: NDArray[np.datetime64]) -> Floats:
 class TableEncoder:
     """Encodes a table as a float32 matrix.
 
-    Numbers are standardized; a missing number becomes the mean and is marked in an additional column. Dates become
-    numbers (`date_features`), text is one-hot encoded. Labels not seen in `fit` become zeros, or count as rare labels
-    if the column has some.
+    Numbers are standardized (`fit_column_scaler`) and squashed (`squash`); a missing number becomes the median and is
+    marked in an additional column. Dates become numbers (`date_features`), text is one-hot encoded. Labels not seen in
+    `fit` become zeros, or count as rare labels if the column has some. Columns that were constant in `fit` remain
+    constant, because no row shows what another value means.
 
     Attributes:
         kinds: "numbers", "dates" or "text" by column.
@@ -93,14 +104,17 @@ class TableEncoder:
     def __init__(self, max_categories: int = 50) -> None:
         self.max_categories = max_categories
 
-    def fit(self, table: Table, weights: Floats) -> "TableEncoder":
+    def fit(self, table: Table, weights: Floats, frequencies: Floats | None = None) -> "TableEncoder":
+        """Learn from weighted rows; `frequencies` (n,) tell which labels are rare, see `Vocabulary.fit`."""
         self.kinds = {name: table.kind(name) for name in table.columns}
         numbers, texts = self._blocks(table)
-        self.scaler = Standardizer().fit(numbers, weights)
+        self.scaler = fit_column_scaler(numbers, weights)
         self.has_missing = np.isnan(numbers).any(axis=0)
         self.ranges = {name: range_of(table.columns[name]) for name, kind in self.kinds.items() if kind != "text"}
-        self.vocabularies = {name: Vocabulary().fit(values, self.max_categories) for name, values in texts.items()}
-        varies = ~self.scaler.is_constant | (self.has_missing & ~np.isnan(numbers).all(axis=0))
+        self.vocabularies = {
+            name: Vocabulary().fit(values, self.max_categories, frequencies) for name, values in texts.items()
+        }
+        varies = ~self.is_constant | (self.has_missing & ~np.isnan(numbers).all(axis=0))
         words = self.vocabularies.values()
         self.is_informative = bool(varies.any()) or any(len(word.labels) + word.has_rare > 1 for word in words)
         return self
@@ -109,10 +123,16 @@ class TableEncoder:
         self._check_kinds(table)
         numbers, texts = self._blocks(table)
         missing = np.isnan(numbers)
-        standardized = np.where(missing, 0.0, self.scaler.transform(np.where(missing, 0.0, numbers)))
-        blocks = [soft_clip(standardized), missing[:, self.has_missing]]
+        with np.errstate(over="ignore"):
+            standardized = self.scaler.transform(np.where(missing, 0.0, numbers))
+        blocks = [squash(np.where(missing | self.is_constant, 0.0, standardized)), missing[:, self.has_missing]]
         blocks += [self.vocabularies[name].transform(values) for name, values in texts.items()]
         return np.hstack(blocks).astype(np.float32)
+
+    @property
+    def is_constant(self) -> NDArray[np.bool_]:
+        """Which of the numbers were constant in `fit`."""
+        return np.asarray(self.scaler.spread == CONSTANT_SPREAD)
 
     def count_unseen(self, table: Table) -> dict[str, int]:
         """Number of rows with a label that `fit` has not seen, by column; other columns are omitted."""
@@ -166,15 +186,53 @@ def range_of(values: NDArray[Any]) -> tuple[float, float] | None:
     return (float(present.min()), float(present.max())) if len(present) else None
 
 
-def soft_clip(z: Floats) -> Floats:
-    r"""Nearly z within two standard deviations, never beyond `SOFT_LIMIT`, and increasing.
+def fit_column_scaler(numbers: Floats, weights: Floats) -> Standardizer:
+    """Center every column at its weighted median, and divide it by its weighted interquartile range over 1.349.
 
-    .. math:: \frac{z}{\sqrt{1 + (z / 3)^2}}
-
-    A ReLU network is linear far away from the data. With the clip, an extreme value (a long tail, a typing error, a row
-    unlike all others) leads neither to absurd predictions nor to an overflow of float32.
-
-    >>> soft_clip(np.array([0.0, 1.0, -1e300])).round(2)
-    array([ 0.  ,  0.95, -3.  ])
+    Both are those of a standard deviation for normal values, and a few gross errors do not change them. Where half of
+    the values are nearly the same (a range below a tenth of that between the 5 % and 95 % quantiles), the wider range
+    is used, and where nine tenths of them are, the standard deviation.
     """
-    return z / np.hypot(1.0, z / SOFT_LIMIT)  # hypot does not overflow
+    scaler = Standardizer().fit(numbers, weights)
+    for j, column in enumerate((numbers / scaler.magnitude).T):
+        if scaler.is_constant[j]:
+            scaler.spread[j] = CONSTANT_SPREAD
+            continue
+        present = ~np.isnan(column)
+        quantiles = weighted_quantiles(column[present], weights[present], (*TAILS, *QUARTILES, 0.5))
+        tails, quartiles = (quantiles[1] - quantiles[0]) / TAIL_RANGE, (quantiles[3] - quantiles[2]) / QUARTILE_RANGE
+        scaler.center[j] = quantiles[4]
+        if tails > FLOAT_ROUNDING:
+            scaler.spread[j] = quartiles if quartiles > tails / 10 else tails
+    return scaler
+
+
+def weighted_quantiles(values: Floats, weights: Floats, levels: Sequence[float]) -> Floats:
+    """Quantiles of weighted values; between two values if exactly that share of the weight lies below.
+
+    A weight of 2 is exactly a value given twice, and increasing changes of units change nothing.
+
+    >>> weighted_quantiles(np.array([3.0, 1.0]), np.array([1.0, 3.0]), (0.5, 0.75))
+    array([1., 2.])
+    """
+    order = np.argsort(values, kind="stable")
+    values, shares = values[order], np.cumsum(weights[order])
+    shares /= shares[-1]
+    # A share that is a rounding error below the level, or above it, is the level.
+    low, high = (np.searchsorted(shares, np.asarray(levels) + error) for error in (-1e-9, 1e-9))
+    return (values[low] + values[np.minimum(high, len(values) - 1)]) / 2
+
+
+def squash(z: Floats) -> Floats:
+    r"""Nearly z within two standard deviations, increasing, and like the logarithm far away.
+
+    .. math:: c \, \mathrm{asinh}(z / c), \qquad c = 3
+
+    A ReLU network is linear far away from the data. Squashed, an extreme value (a long tail, a typing error, a row
+    unlike all others) leads neither to absurd predictions nor to an overflow of float32, and a long tail that carries
+    the signal keeps it: different values stay different, up to a million.
+
+    >>> squash(np.array([0.0, 1.0, -100.0, 1e300])).round(2).tolist()
+    [0.0, 0.98, -12.6, 40.23]
+    """
+    return SQUASH_LIMIT * np.arcsinh(np.clip(z, -FAR, FAR) / SQUASH_LIMIT)

@@ -28,7 +28,14 @@ from hetcal.prediction import Prediction, join_predictions
 from hetcal.tabular.building import build_network, check_inputs, check_trains, resolve_estimator
 from hetcal.tabular.columns import Table, check_unique_columns, read_table
 from hetcal.tabular.encoding import TableEncoder
-from hetcal.tabular.rows import check_groups, check_weights, cut_mixed_rows, draw_seed, merge_equal_rows
+from hetcal.tabular.rows import (
+    check_groups,
+    check_weights,
+    consist_of_repeats,
+    cut_mixed_rows,
+    draw_seed,
+    merge_equal_rows,
+)
 from hetcal.training import train
 
 COLUMN_ORDERS = ("by_name", "as_fitted")
@@ -42,10 +49,16 @@ class TrainingRows:
 
     target: NDArray[Any]  # (n,) or (n, k), as the subclass read it
     weights: Floats  # (n,)
+    copies: Floats  # (n,) given rows that each row stands for
     groups: NDArray[np.int64] | None  # (n,)
     encoder: TableEncoder
     x: Tensor  # (n, inputs), what the network sees
     seed: int
+
+    @property
+    def are_repeated(self) -> bool:
+        """Whether shares of the weight of every row are held out, instead of whole rows or groups."""
+        return self.groups is None and consist_of_repeats(self.copies)
 
     @property
     def n_targets(self) -> int:
@@ -158,23 +171,26 @@ class TabularModel(BaseEstimator):
         if len(target) != len(table):
             rule = f"have one value per row of X ({len(table)})"
             raise must("y", rule, f"{len(target)} values", "give both the same length")
-        weights = check_weights(sample_weight, table)
+        weights, unit = check_weights(sample_weight, table)
         codes = check_groups(groups, len(table))
-        rows, weights = merge_equal_rows(table, target, weights, codes)
-        if are_classes:
-            pieces, weights = cut_mixed_rows(table.take(rows), weights)
-            rows = rows[pieces]
+        rows, weights, copies = merge_equal_rows(table, target, weights, codes)
+        if are_classes and not consist_of_repeats(copies):
+            pieces, counts = cut_mixed_rows(table.take(rows), weights)
+            rows, weights, copies = rows[pieces], weights[pieces] / counts, copies[pieces] / counts
         if len(rows) < 2:
             advice = "a standard deviation cannot be learned from one row"
             raise must("X", "have at least 2 different rows", f"n_samples={len(rows)}", advice)
         table = table.take(rows)
-        encoder = TableEncoder().fit(table, weights)
+        with np.errstate(over="ignore"):
+            frequencies = np.maximum(copies, weights * unit)  # a weight of 2 counts like two rows
+        encoder = TableEncoder().fit(table, weights, frequencies)
         if not encoder.is_informative:
             message = "no column of X varies; every row gets the same prediction"
             warnings.warn(message, DegenerateDataWarning, stacklevel=3)
         x = torch.from_numpy(encoder.transform(table))
         seed = draw_seed(self.random_state)
-        return TrainingRows(target[rows], weights, None if codes is None else codes[rows], encoder, x, seed)
+        codes = None if codes is None else codes[rows]
+        return TrainingRows(target[rows], weights, copies, codes, encoder, x, seed)
 
     def _train(
         self,
@@ -197,6 +213,7 @@ class TabularModel(BaseEstimator):
             y,
             sample_weight=torch.from_numpy(rows.weights),
             groups=None if rows.groups is None else torch.from_numpy(rows.groups),
+            copies=torch.from_numpy(rows.copies) if rows.are_repeated else None,
             objective_weight=objective_weight,
             validation_fraction=self.validation_fraction,
             learning_rate=self.learning_rate,

@@ -13,16 +13,22 @@ from hetcal.tabular.columns import Table
 
 # Rows of equal X but different class are split into pieces of about a thousandth of the total weight.
 PIECES = 1000
+# A table consists of repeated rows if it has at least this many times as many rows as different rows.
+REPEATS = 5
 
 
-def check_weights(sample_weight: Any, table: Table) -> NDArray[np.float64]:
-    """Return one weight per row, at least 0. Only ratios matter; the largest is about 1, so that no sum overflows."""
+def check_weights(sample_weight: Any, table: Table) -> tuple[Floats, float]:
+    """Return one weight per row, at least 0, and the unit by which the given weights were divided.
+
+    The largest weight is about 1, so that no sum overflows.
+    """
     if sample_weight is None:
-        return np.ones(len(table))
+        return np.ones(len(table)), 1.0
     weights = _check_sample_weight(sample_weight, np.empty((len(table), 1)), dtype=np.float64, ensure_non_negative=True)
     if not (weights > 0).any():
         raise must("sample_weight", "be greater than zero for some row", 0.0, "give at least two rows a weight")
-    return weights / 2.0 ** np.floor(np.log2(weights.max()))  # a power of two: exact
+    unit = 2.0 ** np.floor(np.log2(weights.max()))  # a power of two: exact
+    return weights / unit, float(unit)
 
 
 def check_groups(groups: Any, n: int) -> NDArray[np.int64] | None:
@@ -50,11 +56,13 @@ def draw_seed(random_state: Any) -> int:
 
 def merge_equal_rows(
     table: Table, y: NDArray[Any], weights: Floats, groups: NDArray[np.int64] | None = None
-) -> tuple[NDArray[np.intp], Floats]:
-    """Return the rows to keep and their weights: rows of weight 0 are dropped, equal rows merged, their weights summed.
+) -> tuple[NDArray[np.intp], Floats, Floats]:
+    """Return the rows to keep, their weights and their copies, the number of given rows that each stands for.
 
-    A weight of 2 is then exactly a row given twice, the order of the rows does not matter, and no row is both a
-    training and a validation row. The order of the result depends on ranks only, so that other units do not change it.
+    Rows of weight 0 are dropped, equal rows are merged, and their weights summed.
+
+    A weight of 2 is then a row given twice, the order of the rows does not matter, and no row is both a training and a
+    validation row. The order of the result depends on ranks only, so that other units do not change it.
     Equal rows of different `groups` are not merged. y is (n,) or (n, k): numbers, or the labels of classes.
     """
     weighted = np.flatnonzero(weights > 0)
@@ -69,11 +77,22 @@ def merge_equal_rows(
     keys = np.column_stack([x_ranks, y_ranks.astype(np.uint64), group_ranks])[order]
     is_new = np.ones(len(order), dtype=bool)
     is_new[1:] = (keys[1:] != keys[:-1]).any(axis=1)
-    return weighted[order[is_new]], np.add.reduceat(weights[weighted[order]], np.flatnonzero(is_new))
+    starts = np.flatnonzero(is_new)
+    merged_weights = np.add.reduceat(weights[weighted[order]], starts)
+    return weighted[order[is_new]], merged_weights, np.diff(np.append(starts, len(order))).astype(np.float64)
+
+
+def consist_of_repeats(copies: Floats) -> bool:
+    """Whether a table consists of repeated rows, such as thousands of ratings of a few products.
+
+    To hold out a merged row would hold out all of its copies, so that a combination of X and y that makes up much of
+    the table would never be learned, or never judged. Then a share of the weight of every row is held out instead.
+    """
+    return bool(copies.sum() >= REPEATS * len(copies))
 
 
 def cut_mixed_rows(table: Table, weights: Floats) -> tuple[NDArray[np.intp], Floats]:
-    """Return merged rows, some repeatedly, and their weights: rows of equal X but different class are split.
+    """Return merged rows, some repeatedly, and the number of pieces of each: rows of equal X, other class, are split.
 
     After `merge_equal_rows`, all rows of class "yes" with the same X, such as one town without further columns, are a
     single row, and all rows of class "no" another. If either were held out entirely for validation, training would see
@@ -85,7 +104,7 @@ def cut_mixed_rows(table: Table, weights: Floats) -> tuple[NDArray[np.intp], Flo
     is_mixed = np.append(equals_next, False) | np.append(False, equals_next)
     share = weights / weights.sum()
     counts = np.where(is_mixed, np.maximum(np.round(PIECES * share), 1), 1).astype(np.int64)
-    return np.arange(len(weights)).repeat(counts), (weights / counts).repeat(counts)
+    return np.arange(len(weights)).repeat(counts), counts.repeat(counts).astype(np.float64)
 
 
 def ranks(values: NDArray[Any]) -> NDArray[np.uint64]:
