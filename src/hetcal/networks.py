@@ -1,9 +1,10 @@
-"""The paper's network, which any `nn.Module` from (n, d) to (n, k) can replace, and changes to a user's network."""
+"""The paper's network, which any `nn.Module` from (n, d) to (n, k) can replace, the default's, and changes to others."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
@@ -61,6 +62,154 @@ class MLP(nn.Sequential):
             # With biases of zero the kinks of all units would pass through the mean of the data.
             bound = 0.0 if is_output else 1 / math.sqrt(layer.in_features)
             nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+
+
+class MemberMLPs(nn.Module):
+    r"""The networks of all members of an ensemble as one: (members, n, inputs) to (members, n, outputs).
+
+    Every weight has a leading axis for the members, so that one batched product per layer trains all of them. Inside,
+    rows are the last axis, which is the fast layout for matrix products with few columns. A member computes
+
+    .. math:: f(x) = W_{out} \, h(x, e_1(x_1), \dots, e_d(x_d)) + \begin{pmatrix} A \tilde x \\ 0 \end{pmatrix}, \qquad
+              e_j(x_j) = E_j \cos(2 \pi (w_j x_j + b_j))
+
+    - :math:`h` is a SiLU network with dropout;
+    - :math:`e_j` embeds a number in `EMBEDDING` learned functions of it, each a mixture of `FREQUENCIES` waves whose
+      frequencies :math:`w_j \sim N(0, s^2)` are drawn once. A network of plain inputs learns only slow functions of them;
+      s says how fast the functions of this member may be. (RealMLP: Holzmüller et al., 2024; there the frequencies are
+      learned too, which doubles the time and gained nothing here.);
+    - :math:`A \tilde x` is a linear path to the first half of the outputs, the means. :math:`\tilde x` are the inputs
+      before they were squashed, standardized, so that a heavy-tailed input and a trend keep their scale. Beyond the
+      range of the training rows it goes on by at most the width of that range.
+
+    Args:
+        n_inputs: Columns of the encoded table.
+        n_outputs: Twice the number of targets: all means, then all raw standard deviations.
+        n_numbers: The first columns, which are numbers; only these are embedded.
+        dropout: (members,) dropout rates.
+        frequency_scale: (members,) standard deviation s of the frequencies.
+        width, depth: Of the hidden layers.
+        generator: Source of the weights and of all masks.
+    """
+
+    FREQUENCIES, EMBEDDING = 16, 3
+    # With more numbers, embeddings would take most of the time, and there are hardly ever enough rows to learn them.
+    MOST_EMBEDDED = 256
+
+    def __init__(
+        self,
+        n_inputs: int,
+        n_outputs: int,
+        *,
+        n_numbers: int,
+        dropout: Sequence[float],
+        frequency_scale: Sequence[float],
+        width: int,
+        depth: int,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        check_number("width", width, 1, integer=True)
+        check_number("depth", depth, 1, integer=True)
+        members = self.members = len(dropout)
+        self.n_numbers, self.n_means, self.generator = n_numbers, n_outputs // 2, generator
+        self.n_embedded = n_numbers if n_numbers <= self.MOST_EMBEDDED else 0
+
+        def normal(*shape: int, std: float) -> Tensor:
+            return std * torch.randn(members, *shape, generator=generator)
+
+        def uniform(*shape: int, bound: float) -> Tensor:
+            return bound * (2 * torch.rand(members, *shape, generator=generator) - 1)
+
+        scale = 2 * math.pi * torch.tensor(frequency_scale).view(members, 1, 1, 1)
+        waves = self.n_embedded, self.FREQUENCIES, 1
+        self.register_buffer("frequency", scale * normal(*waves, std=1.0))
+        self.register_buffer("phase", uniform(*waves, bound=math.pi))
+        bound = self.FREQUENCIES**-0.5
+        self.embedding = nn.Parameter(uniform(self.n_embedded, self.EMBEDDING, self.FREQUENCIES, bound=bound))
+        self.embedding_bias = nn.Parameter(torch.zeros(members, self.n_embedded, self.EMBEDDING, 1))
+        first = n_inputs + self.n_embedded * self.EMBEDDING
+        fans = [first] + [width] * (depth - 1)
+        # The gain of 1 in the first layer, and its large biases, let units of any location arise from few inputs.
+        gains = [1.0] + [2.0] * (depth - 1)
+        self.weights = nn.ParameterList(
+            normal(width, fan, std=math.sqrt(gain / fan)) for gain, fan in zip(gains, fans, strict=True)
+        )
+        self.biases = nn.ParameterList(uniform(width, 1, bound=1.0 if layer == 0 else 0.1) for layer in range(depth))
+        # Predictions start at the mean of y with its standard deviation.
+        self.output = nn.Parameter(normal(n_outputs, width, std=0.01))
+        self.output_bias = nn.Parameter(torch.zeros(members, n_outputs, 1))
+        self.linear = nn.Parameter(torch.zeros(members, self.n_means, n_inputs))
+        self.path = LinearInputs(n_inputs, n_numbers)
+        rates = torch.tensor([check_number("dropout", rate, 0, 1, open_high=True) for rate in dropout])
+        self.register_buffer("dropped", (rates * 256).round().sub(128).to(torch.int8).view(-1, 1, 1), persistent=False)
+        self.register_buffer("kept", (256 / (128 - self.dropped.float())), persistent=False)
+
+    frequency: Tensor
+    phase: Tensor
+    dropped: Tensor
+    kept: Tensor
+
+    def decaying(self) -> list[nn.Parameter]:
+        """The weights of the hidden layers: weight decay applies to these only."""
+        return list(self.weights)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """All members on the same rows (n, inputs), or each on its own (members, n, inputs)."""
+        x = x.expand(self.members, *x.shape[-2:]).transpose(1, 2).contiguous()  # (members, inputs, n)
+        waves = torch.addcmul(self.phase, x[:, : self.n_embedded, None], self.frequency).cos_()
+        embedded = torch.matmul(self.embedding, waves) + self.embedding_bias  # (members, embedded, EMBEDDING, n)
+        h = torch.cat([x, embedded.flatten(1, 2)], dim=1)
+        masks = self.draw_masks(len(self.weights), x.shape[2]) if self.training else None
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            h = F.silu(torch.baddbmm(bias, weight, h))
+            if masks is not None:
+                h = h * (masks[layer] >= self.dropped).mul(self.kept)
+        outputs = torch.baddbmm(self.output_bias, self.output, h)
+        means = outputs[:, : self.n_means] + torch.bmm(self.linear, self.path(x))
+        return torch.cat([means, outputs[:, self.n_means :]], dim=1).transpose(1, 2)
+
+    def draw_masks(self, layers: int, n: int) -> Tensor:
+        """Random bytes for all dropout masks of a step at once, (layers, members, width, n)."""
+        shape = layers, self.members, self.output.shape[2], n
+        words = torch.empty(-(-math.prod(shape) // 8), dtype=torch.int64).random_(
+            -(2**63), None, generator=self.generator
+        )
+        return words.view(torch.int8)[: math.prod(shape)].view(shape).to(self.dropped.device)
+
+
+class LinearInputs(nn.Module):
+    """The inputs of the linear path: numbers as they were before they were squashed, standardized; (..., inputs, n)."""
+
+    low: Tensor
+    high: Tensor
+    center: Tensor
+    scale: Tensor
+
+    def __init__(self, n_inputs: int, n_numbers: int) -> None:
+        super().__init__()
+        self.n_numbers = n_numbers
+        for name, value in {"low": -1.0, "high": 1.0, "center": 0.0, "scale": 1.0}.items():
+            self.register_buffer(name, torch.full((n_inputs, 1), value))
+
+    def fit(self, x: Tensor, weight: Tensor) -> None:
+        """Learn range and scale of the training rows, x (n, inputs), in place."""
+        plain = self.unsquash(x.T.double())
+        low, high = plain.amin(1, keepdim=True), plain.amax(1, keepdim=True)
+        share = weight.double() / weight.sum()
+        center = (share * plain).sum(1, keepdim=True)
+        scale = (share * (plain - center).square()).sum(1, keepdim=True).sqrt()
+        self.low.copy_(2 * low - high)
+        self.high.copy_(2 * high - low)
+        self.center.copy_(center)
+        self.scale.copy_(torch.where(scale > 1e-6, scale, 1.0))
+
+    def unsquash(self, x: Tensor) -> Tensor:
+        numbers = SQUASH_LIMIT * (x[..., : self.n_numbers, :] / SQUASH_LIMIT).sinh()
+        return torch.cat([numbers, x[..., self.n_numbers :, :]], dim=-2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (self.unsquash(x).clamp(self.low, self.high) - self.center) / self.scale
 
 
 class PrivateDropout(nn.Module):

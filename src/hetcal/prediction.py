@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hetcal._checks import Floats, check_levels
-from hetcal.families import GAUSSIAN, Family, StudentT
+from hetcal.families import GAUSSIAN, Family
 
 
 @dataclass(frozen=True)
@@ -86,10 +86,7 @@ class Prediction:
     def target(self, j: int) -> "Prediction":
         """The prediction of one of k targets: (n,) instead of (n, k)."""
         parts = [None if values is None else values[:, j] for values in self.columns]
-        family = self.family
-        if isinstance(family, StudentT) and np.ndim(family.df):
-            family = StudentT(family.df[j])
-        return from_columns(parts, family)
+        return from_columns(parts, self.family.target(j))
 
     def scaled(self, scale: Any, shift: Any = 0.0) -> "Prediction":
         """The prediction of `scale * y + shift`, scale > 0."""

@@ -1,0 +1,188 @@
+"""Sigma from members that hold out rows: the default of `HCRegressor`.
+
+Groups of members differ in regularization and in how fast their functions may vary. Each member of a group has its own
+held-out part of the rows, so that the whole ensemble is calibrated on all rows by members that have not seen them
+(`estimators.held_out`). `tabular.cross_fitting` trains it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hetcal._checks import Floats
+from hetcal.estimators.held_out import (
+    HeldOut,
+    between_groups,
+    choose_widening,
+    fit_shape,
+    pool_factor,
+    stack_groups,
+)
+from hetcal.families import SCORES, Empirical
+from hetcal.networks import LinearInputs
+from hetcal.prediction import Prediction
+
+# Limits of the logarithm of sigma, in units of the standardized target; they hardly ever bind.
+LEAST_LOG_STD, MOST_LOG_STD = -14.0, 3.0
+
+
+@dataclass(frozen=True)
+class MemberGroup:
+    """Settings that the members of a group share; see `hetcal.networks.MemberMLPs`."""
+
+    dropout: float
+    frequency_scale: float
+
+
+def plan_groups(n: int, n_inputs: int) -> list[MemberGroup]:
+    """The groups for n rows: from slow functions to fast ones, which need many rows per input.
+
+    Chosen on the tuning tables (benchmarks/peers); with many rows the fast group wins, and a third one is a waste.
+    """
+    many_rows = min(1.0, n / (25 * n_inputs))
+    if n <= 1500:
+        return [MemberGroup(0.1, 0.1), MemberGroup(0.3, 0.1), MemberGroup(0.2, 0.1 + 0.6 * many_rows)]
+    return [MemberGroup(0.1, 0.2), MemberGroup(0.2, 0.1 + 0.9 * many_rows)]
+
+
+class CrossEnsemble(nn.Module):
+    r"""Groups g of members j with a mean and a sigma each, and a group of linear members with constant sigma.
+
+    .. math:: \mu = \sum_g w_g \overline{\mu_{gj}}, \qquad
+              s^2 = \Big(\sum_g w_g \overline{\sigma_{gj}}\Big)^2 + c \, b, \qquad
+              y = \mu + \rho \, s \, T(z), \; z \sim N(0, 1)
+
+    with b the variance between groups. The paper's idea is in the members: their sigma is trained as part of the
+    objective. Weights w, widening c, shape T and pool factor :math:`\rho` come from held-out rows, in `calibrate`. T is a
+    family of its own, `hetcal.families.Empirical`, standardized, so that mean and std are those of the prediction.
+
+    Args:
+        networks: (groups * parts) members in the order of the groups: rows (n, inputs), or (members, n, inputs), to
+            (members, n, 2 * targets), all means and then all raw sigmas.
+        n_groups: Number of groups.
+        n_parts: Members of each group, and parts of the rows.
+        n_inputs, n_numbers: Columns of the encoded table, and those that are numbers.
+        n_targets: Number of targets.
+    """
+
+    n_outputs = 2
+    linear_weight: Tensor
+    linear_bias: Tensor
+    linear_std: Tensor
+    group_weights: Tensor
+    widening: Tensor
+    factor: Tensor
+    shape: Tensor
+
+    def __init__(
+        self, networks: nn.Module, *, n_groups: int, n_parts: int, n_inputs: int, n_numbers: int, n_targets: int = 1
+    ) -> None:
+        super().__init__()
+        self.networks, self.n_groups, self.n_parts, self.n_targets = networks, n_groups, n_parts, n_targets
+        self.linear_inputs = LinearInputs(n_inputs, n_numbers)
+        double = torch.float64
+        self.register_buffer("linear_weight", torch.zeros(n_parts, n_targets, n_inputs))
+        self.register_buffer("linear_bias", torch.zeros(n_parts, n_targets, 1))
+        self.register_buffer("linear_std", torch.ones(n_parts, n_targets, 1))
+        self.register_buffer("group_weights", torch.full((n_groups + 1,), 1 / (n_groups + 1), dtype=double))
+        self.register_buffer("widening", torch.zeros((), dtype=double))
+        self.register_buffer("factor", torch.ones(n_targets, dtype=double))
+        self.register_buffer("shape", torch.tensor(np.tile(SCORES, (n_targets, 1))))
+        # All choices of one member per group that are needed to see every pair of members of two groups once.
+        turns = product(range(n_parts), repeat=2)
+        choices = [[(start + group * turn) % n_parts for group in range(n_groups)] for start, turn in turns]
+        self.register_buffer("choices", torch.tensor(choices), persistent=False)
+
+    choices: Tensor
+
+    def member_predictions(self, x: Tensor) -> Prediction:
+        """Mean and std of every member, (members, n, targets); x is (n, inputs), or (members, n, inputs)."""
+        mean, raw = self.networks(x).chunk(2, dim=-1)
+        return Prediction(mean, raw.clamp(LEAST_LOG_STD, MOST_LOG_STD).exp())
+
+    def linear_predictions(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean (parts, n, targets) and std (parts, 1, targets) of the linear members."""
+        mean = torch.matmul(self.linear_weight, self.linear_inputs(x.T)) + self.linear_bias
+        return mean.transpose(1, 2), self.linear_std.transpose(1, 2)
+
+    def forward(self, x: Tensor) -> Prediction:
+        """The calibrated prediction of the whole pool."""
+        members = self.member_predictions(x)
+        linear_mean, linear_std = self.linear_predictions(x)
+        mean, std = (
+            values.double().unflatten(0, (self.n_groups, self.n_parts)) for values in (members.mean, members.std)
+        )
+        weights = self.group_weights
+        location = torch.tensordot(weights[:-1], mean.mean(1), 1) + weights[-1] * linear_mean.double().mean(0)
+        scale = torch.tensordot(weights[:-1], std.mean(1), 1) + weights[-1] * linear_std.double().mean(0)
+        widened = scale * self.disagreement(mean, scale)
+        t_mean, t_std, family = Empirical(self.shape.cpu().numpy()).standardized()
+        unit = self.factor * widened
+        center, total = location + unit * torch.as_tensor(t_mean), unit * torch.as_tensor(t_std)
+        share = scale / widened
+        columns = [center, total, total * (1 - share.square()).clamp_min(0).sqrt(), total * share]
+        if self.n_targets == 1:
+            columns, family = [column[:, 0] for column in columns], family.target(0)
+        return Prediction(*(column.float() for column in columns), family=family)
+
+    def disagreement(self, mean: Tensor, scale: Tensor) -> Tensor:
+        """Factor of the scale, (n, targets), for means (groups, parts, n, targets) that differ between the groups.
+
+        It is the geometric mean over choices of one member per group, because the widening was chosen for such choices.
+        """
+        if not self.widening:
+            return torch.ones_like(scale)
+        shares = self.group_weights[:-1, None, None]
+        logs = torch.zeros_like(scale)
+        for choice in self.choices:
+            picked = mean[torch.arange(self.n_groups), choice]  # (groups, n, targets)
+            between = (shares * (picked - (shares * picked).sum(0) / shares.sum()).square()).sum(0)
+            logs += (self.widening * between / scale.square()).log1p() / 2
+        return (logs / len(self.choices)).exp()
+
+    def calibrate(self, held_out: HeldOut, y: Floats, weights: Floats) -> "Calibration":
+        """Learn weights, widening, shape and pool factor from held-out predictions (the last group is the linear one)."""
+        group_weights = stack_groups(held_out.mean, held_out.std, y, weights)
+        location, scale = (np.tensordot(group_weights, values, 1) for values in (held_out.mean, held_out.std))
+        shares = group_weights[:-1]
+        between = between_groups(held_out.mean[:-1], shares / shares.sum()) * shares.sum()
+        widening = choose_widening(location, scale, between, y, weights)
+        scale = np.sqrt(scale**2 + widening * between)
+        residuals = (y - location) / scale
+        shapes = [fit_shape(column, weights) for column in residuals.T]
+        spreads = np.array([shape.standardized()[1] for shape in shapes])
+        factor = pool_factor(held_out, group_weights, scale * spreads, self.n_parts)
+        for name, value in {"group_weights": group_weights, "widening": widening, "factor": factor}.items():
+            getattr(self, name).copy_(torch.as_tensor(value))
+        self.set_shapes(shapes)
+        return Calibration(location, scale)
+
+    def set_shapes(self, shapes: Sequence[Empirical]) -> None:
+        self.shape.copy_(torch.as_tensor(np.stack([shape.values for shape in shapes])))
+
+    def own_loss(self, prediction: Prediction, y: Tensor, n_train: int) -> Tensor:
+        """None: the objective of each member is all that is trained."""
+        return torch.zeros_like(y)
+
+    def decaying(self) -> list[nn.Parameter]:
+        """The parameters to which weight decay applies."""
+        own: Any = getattr(self.networks, "decaying", None)
+        return list(own()) if own else [value for value in self.networks.parameters() if value.ndim > 2]
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Held-out location and scale of every row, (n, targets), before the shape."""
+
+    location: Floats
+    scale: Floats
+
+    def prediction(self, shape: Empirical, j: int = 0) -> Prediction:
+        """The held-out prediction of a target under a shape, in the scale of training."""
+        mean, std, family = shape.standardized()
+        return Prediction(self.location[:, j] + mean * self.scale[:, j], std * self.scale[:, j], family=family)
