@@ -15,7 +15,8 @@ from matplotlib.axes import Axes
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hetcal import plots
-from hetcal.distributions import TransformedPrediction
+from hetcal.distributions import TabulatedPrediction, TransformedPrediction
+from hetcal.estimators.atoms import AtomicPrediction
 from hetcal.families import Laplace
 from hetcal.metrics import calibration_curve, ce, ce_noise_floor, coverage
 from hetcal.prediction import Prediction
@@ -112,6 +113,20 @@ def lognormal(mean, std):
     """A skewed prediction, and a truth from it."""
     prediction = TransformedPrediction(Prediction(mean / 20, std / 2), Log())
     return np.exp(np.random.default_rng(1).normal(mean / 20, std / 2)), prediction
+
+
+def test_atoms_show_no_randomness(triple):
+    """A dot on the end of a bar is inside; the curve is that of the calibration error."""
+    y, mean, std = triple
+    table = TabulatedPrediction([0.05, 0.5, 0.95], np.round(Prediction(mean, std).quantile([0.05, 0.5, 0.95])))
+    y = np.round(y)
+    for prediction in (table, AtomicPrediction(table, [20.0], [-np.inf], [20.0])):
+        lower, upper = prediction.interval(0.9).T
+        outside = int(((y < lower) | (y > upper)).sum())
+        labels = plots.plot_intervals(y, prediction, max_rows=len(y)).get_legend_handles_labels()[1]
+        assert f"true value outside ({outside} of {len(y)})" in labels
+        curve = plots.plot_calibration(y, prediction).lines[-1].get_ydata()
+        assert_array_equal(curve, calibration_curve(y, prediction).coverage)
 
 
 @pytest.mark.parametrize("name", DRAW_PREDICTION)

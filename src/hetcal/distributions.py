@@ -79,12 +79,16 @@ class ByQuantiles:
         """Probabilities whose quantiles represent the distribution, and their weights."""
         return equal_probabilities()
 
+    def nodes(self) -> tuple[Any, Any]:
+        """Values that represent the distribution of each row, and their weights."""
+        q, weights = self.quadrature()
+        return self.quantile(q), weights
+
     @cached_property
     def _moments(self) -> tuple[Any, Any]:
-        q, weights = self.quadrature()
         parts = []
         for rows in blocks(self._row_count()):
-            nodes = self.take(rows).quantile(q)
+            nodes, weights = self.take(rows).nodes()
             largest = np.maximum(np.abs(nodes).max(-1, keepdims=True), np.finfo(float).tiny)
             nodes = nodes / largest  # so that squares do not overflow
             mean = (weights * nodes).sum(-1)  # not a matrix product, whose last bits depend on the number of rows

@@ -100,7 +100,7 @@ def plot_intervals(
     n, shown = len(truth), _thin(np.argsort(center, kind="stable"), max_rows)
     truth, center, place = truth[shown], center[shown], np.arange(len(shown))
     lower, upper = prediction.take(shown).interval(level).T
-    inside = (lower <= truth) & (truth <= upper)
+    inside = (lower <= truth) & (truth <= upper)  # as drawn, ends included
     arms = np.maximum([center - lower, upper - center], 0)  # rounding may put an end on the wrong side
 
     ax = _axes(ax, figsize=(8, 4))

@@ -24,7 +24,7 @@ from hetcal.transforms import Log
 
 
 def share_of(truth, median):
-    return share_above(truth, median, typical_step(truth))
+    return share_above(truth, median, typical_step(truth), np.full(len(truth), np.nan))
 
 
 def judge_z(z, **options):

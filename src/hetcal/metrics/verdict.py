@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom
 
 from hetcal._checks import Floats
+from hetcal.distributions import EDGE
 from hetcal.metrics.inputs import Mean, Std, per_target, read_prediction
 from hetcal.metrics.noise import CURVE_LEVELS, calibration_band, share_confidence_interval, share_noise_bounds
 from hetcal.metrics.regression import coverages, inside_interval
@@ -106,6 +107,7 @@ class Evidence:
     median: Floats  # (n,)
     lower: Floats  # (n,), ends of the 90 % interval
     upper: Floats  # (n,)
+    part_above: Floats  # (n,), of the probability of an atom, above the median; nan if the true value is no atom
 
     @classmethod
     def of(cls, truth: Floats, prediction: Any) -> "Evidence":
@@ -113,13 +115,21 @@ class Evidence:
             lower, upper = prediction.interval(LEVEL).T
             median = np.asarray(prediction.quantile(0.5))
         inside = inside_interval(truth, prediction, LEVEL)
-        return cls(coverages(truth, prediction, CURVE_LEVELS), inside, truth, median, lower, upper)
+        return cls(
+            coverages(truth, prediction, CURVE_LEVELS),
+            inside,
+            truth,
+            median,
+            lower,
+            upper,
+            split_atoms(truth, prediction),
+        )
 
     @classmethod
     def pool(cls, parts: "Sequence[Evidence]") -> "Evidence":
         """All rows of several parts, such as the held-out rows of all folds."""
         coverage = np.average([part.coverage for part in parts], axis=0, weights=[len(part.truth) for part in parts])
-        names = ("inside", "truth", "median", "lower", "upper")
+        names = ("inside", "truth", "median", "lower", "upper", "part_above")
         return cls(coverage, *(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     @property
@@ -137,7 +147,7 @@ class Evidence:
 
     @cached_property
     def share_above(self) -> float:
-        return share_above(self.truth, self.median, self.step)
+        return share_above(self.truth, self.median, self.step, self.part_above)
 
 
 @per_target
@@ -263,8 +273,17 @@ def power_against_low_coverage(rows: int) -> float:
 # The figures.
 
 
-def share_above(truth: Floats, median: Floats, step: float) -> float:
-    """The share of true values above the predicted median.
+def split_atoms(truth: Floats, prediction: Any) -> Floats:
+    """The part of the probability of each true value that lies above the median; nan if the probability is 0."""
+    if not hasattr(prediction, "cdf_below"):
+        return np.full(len(truth), np.nan)
+    upto = prediction.cdf(truth)
+    mass = upto - prediction.cdf_below(truth)
+    return np.where(mass > EDGE, np.clip((upto - 0.5) / np.maximum(mass, EDGE), 0, 1), np.nan)
+
+
+def share_above(truth: Floats, median: Floats, step: float, part_above: Floats) -> float:
+    """The share of true values above the predicted median; a predicted atom counts with its part above.
 
     A target that comes in steps, such as a whole number, represents all values that round to it. It counts with the
     part of its step that lies above the median: half of it if it equals the median, all of it a step above. Otherwise,
@@ -273,7 +292,8 @@ def share_above(truth: Floats, median: Floats, step: float) -> float:
     """
     with np.errstate(over="ignore", under="ignore"):
         rounding = max(RELATIVE_ROUNDING * float(np.abs(truth).max()), float(np.finfo(float).tiny))
-        return float(np.clip((truth - median) / max(step, rounding) + 0.5, 0, 1).mean())
+        by_step = np.clip((truth - median) / max(step, rounding) + 0.5, 0, 1)
+    return float(np.where(np.isnan(part_above), by_step, part_above).mean())
 
 
 def typical_step(truth: Floats) -> float:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hetcal import __version__
 from hetcal._checks import Floats, must
+from hetcal.distributions import RandomizedPIT
 from hetcal.metrics import calibration_curve, ce_quantile, equal_count_bins
 from hetcal.metrics.evaluation import compute_metrics
 from hetcal.metrics.inputs import read_prediction
@@ -255,7 +256,7 @@ def describe_intervals(judged: JudgedRows) -> dict[str, Any]:
             "center": float(center[i]),
             "lower": float(judged.lower[i]),
             "upper": float(judged.upper[i]),
-            "inside": bool(judged.inside[i]),
+            "inside": bool(judged.inside[i] or judged.lower[i] <= truth[i] <= judged.upper[i]),
         }
         for i in shown
     ]
@@ -265,7 +266,8 @@ def describe_intervals(judged: JudgedRows) -> dict[str, Any]:
     expected = (1 - LEVEL) * len(rows)
     decimals = 0 if len(rows) >= 10 else 1  # an expected number below one row is not shown as 0
     whose = "its" if len(rows) == 1 else "their"
-    text += f"{outside} outside {whose} interval, where about {expected:.{decimals}f} are expected."
+    most = "at most " if isinstance(judged.prediction, RandomizedPIT) else ""  # ends on atoms cover more than the level
+    text += f"{outside} outside {whose} interval, where {most}about {expected:.{decimals}f} are expected."
     return {"level": LEVEL, "of": len(truth), "outside": outside, "rows": rows, "text": text}
 
 
