@@ -39,6 +39,8 @@ OWN_LOSS_ONLY = {"objective_weight": 0.0}
 # The rows of the paper's Table 1.
 PAPER = ("mc_dropout", "hnn", "dropout_hc", "quantile_hc")
 METHODS = {
+    # The default: an ensemble whose members hold out rows, trained with HC and calibrated on these rows.
+    "cross_hc": Method("Cross-HC", "cross_ensemble", "crps"),
     "mc_dropout": Method("MC Dropout", "mc_dropout", "squared_error", ORDINARY_DROPOUT),
     "hnn": Method("HNN", "variance_head", "nll", HEADS),
     "dropout_hc": Method("Dropout-HC", "mc_dropout", "nll", DROPOUT),

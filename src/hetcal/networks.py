@@ -75,9 +75,9 @@ class MemberMLPs(nn.Module):
 
     - :math:`h` is a SiLU network with dropout;
     - :math:`e_j` embeds a number in `EMBEDDING` learned functions of it, each a mixture of `FREQUENCIES` waves whose
-      frequencies :math:`w_j \sim N(0, s^2)` are drawn once. A network of plain inputs learns only slow functions of them;
-      s says how fast the functions of this member may be. (RealMLP: Holzmüller et al., 2024; there the frequencies are
-      learned too, which doubles the time and gained nothing here.);
+      frequencies :math:`w_j \sim N(0, s^2)` are drawn once. A network of plain inputs learns slow functions of them
+      first; s says how fast the functions of this member may be. (RealMLP: Holzmüller et al., 2024; there the
+      frequencies are learned too.);
     - :math:`A \tilde x` is a linear path to the first half of the outputs, the means. :math:`\tilde x` are the inputs
       before they were squashed, standardized, so that a heavy-tailed input and a trend keep their scale. Beyond the
       range of the training rows it goes on by at most the width of that range.

@@ -7,14 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
-from sklearn.utils import column_or_1d
 from torch import nn
 
-from hetcal._checks import Floats, check_choice, check_vector, must
+from hetcal._checks import Floats, check_choice, must
 from hetcal.distributions import TransformedPrediction
 from hetcal.estimators import ESTIMATORS, predict
+from hetcal.estimators.atoms import AtomicPrediction
+from hetcal.estimators.cross_ensemble import Calibration, CrossEnsemble
 from hetcal.exceptions import DegenerateDataWarning
 from hetcal.families import Family, StudentT, check_family
 from hetcal.metrics.history import History
@@ -22,13 +23,9 @@ from hetcal.objectives import OBJECTIVES, Objective, gaussian_nll, squared_error
 from hetcal.prediction import DistributionMixin, Prediction
 from hetcal.tabular.building import check_estimator_options, resolve_name
 from hetcal.tabular.model import TabularModel, TrainingRows
+from hetcal.tabular.targets import TargetScale, check_regression_target, fit_target_atoms, warn_of_constants
 from hetcal.training import MIN_ROWS_FOR_VALIDATION
-from hetcal.transforms import TRANSFORMS, PerTarget, Standardizer, TargetTransform
-
-# The standardized target is rounded to a thousandth of its standard deviation, which is the estimators' floor of sigma.
-# This removes rounding errors of y (in kelvin instead of degrees Celsius, say). Otherwise a single bit would lead to
-# another model, because training is chaotic.
-TARGET_GRID = 2.0**-10
+from hetcal.transforms import TRANSFORMS
 
 
 class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
@@ -40,20 +37,23 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
 
     Args:
         estimator: Where the predictive standard deviation comes from: a name in `hetcal.estimators.ESTIMATORS`, such as
-            "mc_dropout", "variance_head" or "ensemble", or a class with the members of `hetcal.estimators.base`.
-        objective: What is trained: "nll", the likelihood (it calibrates; eq. 1 of the paper for the Gaussian family),
-            "squared_error" (it does not), "gaussian_nll", "beta_nll", "faithful_nll", "crps", or a function
-            `(prediction, y) -> loss per row`.
+            "cross_ensemble" (members that hold out rows, and are calibrated on them), "mc_dropout", "variance_head" or
+            "ensemble", or a class with the members of `hetcal.estimators.base`.
+        objective: What is trained: "crps", the continuous ranked probability score, or "nll", the likelihood (both
+            calibrate; the latter is eq. 1 of the paper for the Gaussian family), "squared_error" (it does not),
+            "gaussian_nll", "beta_nll", "faithful_nll", or a function `(prediction, y) -> loss per row`. None is "crps"
+            for "cross_ensemble", otherwise "nll".
         family: Shape of the predictive distribution: "gaussian", "laplace", "student_t" (its degrees of freedom are
             learned), or a family such as `hetcal.families.StudentT(df=4)`. Intervals, quantiles and scores follow it.
         target_transform: None, "log", "yeo-johnson" or "quantile". The network predicts the transformed target, and
             predictions are mapped back. "auto" trains a model with each and keeps the simplest whose likelihood on the
             validation rows is within two standard errors of the best.
-        network: None for an `MLP`; a class or function `(n_inputs, n_outputs) -> nn.Module`; or an `nn.Module`, which
-            is copied and initialized anew in each fit.
-        width: Units per hidden layer of the `MLP`.
-        depth: Number of hidden layers of the `MLP`.
-        dropout: Dropout rate of the `MLP`. "mc_dropout" samples it; for all estimators it is a regularizer.
+        network: None for the estimator's own network; a class or function `(n_inputs, n_outputs) -> nn.Module`; or an
+            `nn.Module`, which is copied and initialized anew in each fit.
+        width: Units per hidden layer of the built-in network. None, here and below, is what suits the estimator; see
+            `hetcal.tabular.defaults`.
+        depth: Number of hidden layers of the built-in network.
+        dropout: Dropout rate of the built-in network. "mc_dropout" samples it; for all estimators it is a regularizer.
         estimator_options: Further settings of the estimator, such as `{"samples": 20}`.
         objective_weight: Weight of the objective relative to the estimator's own loss.
         learning_rate: Peak learning rate of AdamW.
@@ -62,10 +62,12 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         batch_size: Rows per training step.
         max_steps: Upper limit on the training steps; it bounds the training time for any number of rows.
         max_epochs: Upper limit on the passes over the data.
-        patience: Epochs without a better validation score after which training stops.
-        validation_fraction: Fraction of the training rows held out to choose the best epoch.
-        input_noise: Noise on the standardized inputs in training, which widens the intervals of small tables;
-            `hetcal.training.TrainingSettings` describes how it depends on the number of rows.
+        max_seconds: Upper limit on the seconds of training. The best weights so far are kept, and a warning says so.
+        patience: Training steps without a better validation score after which training stops.
+        validation_fraction: Fraction of the training rows held out to choose the best epoch. The default estimator has
+            none: its members hold out rows themselves.
+        input_noise: Noise on the standardized inputs in training; `hetcal.training.TrainingSettings` describes how it
+            depends on the number of rows.
         column_order: "by_name" accepts the columns of a frame in any order; "as_fitted" refuses another order, as
             scikit-learn's own estimators do.
         random_state: None, an integer, or a NumPy generator. An integer makes fit and predict reproducible bit for bit
@@ -80,6 +82,7 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         target_transform_: Name of the chosen transform, or None.
         transform_: The fitted transform of y, or None; see `hetcal.transforms`.
         target_scaler_: The fitted `Standardizer` of y, or of the transformed y.
+        atoms_: The `Atoms` of y (grades, counts, a cap) that the predictive distribution has, or None.
         history_: The `History` of training. Its `rmse` is in the units of y for a single target without transform.
         n_targets_: Number of targets.
         seed_: The seed drawn from `random_state`.
@@ -98,25 +101,26 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
 
     def __init__(
         self,
-        estimator: str | type = "mc_dropout",
-        objective: str | Objective = "nll",
+        estimator: str | type = "cross_ensemble",
+        objective: str | Objective | None = None,
         family: str | Family = "gaussian",
         target_transform: str | None = None,
         *,
         network: Any = None,
-        width: int = 128,
-        depth: int = 5,
-        dropout: float = 0.2,
+        width: int | None = None,
+        depth: int | None = None,
+        dropout: float | None = None,
         estimator_options: dict[str, Any] | None = None,
         objective_weight: float = 1.0,
-        learning_rate: float = 2e-3,
-        weight_decay: float = 1e-2,
-        batch_size: int = 128,
-        max_steps: int = 8_000,
-        max_epochs: int = 500,
-        patience: int = 30,
-        validation_fraction: float = 0.1,
-        input_noise: float = 2.0,
+        learning_rate: float | None = None,
+        weight_decay: float | None = None,
+        batch_size: int | None = None,
+        max_steps: int | None = None,
+        max_epochs: int | None = None,
+        max_seconds: float | None = None,
+        patience: int | None = None,
+        validation_fraction: float | None = None,
+        input_noise: float | None = None,
         column_order: str = "by_name",
         random_state: Any = None,
         device: str = "cpu",
@@ -138,6 +142,7 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
             batch_size=batch_size,
             max_steps=max_steps,
             max_epochs=max_epochs,
+            max_seconds=max_seconds,
             patience=patience,
             validation_fraction=validation_fraction,
             input_noise=input_noise,
@@ -166,50 +171,65 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
                 validation. Give them if you will predict for new groups; otherwise training stops too late, and the
                 intervals for new groups are too narrow.
         """
-        objective = resolve_name("objective", self.objective, OBJECTIVES)
+        objective = resolve_name("objective", self._objective_name, OBJECTIVES)
+        if self._is_cross:
+            self._check_cross()
         check_likelihood(self.family, objective)
         check_passes(self.estimator_options, objective, self.objective_weight)
         rows = self._prepare(X, y, sample_weight, groups, check_regression_target)
         warn_of_constants(rows.target)
         first_name, *others = self._transforms(rows.target)
         candidates = [self._fit_candidate(first_name, objective, rows)]
-        held_out = () if rows.are_repeated else candidates[0].history.validation_rows
+        held_out = () if rows.are_repeated or self._is_cross else candidates[0].history.validation_rows
         candidates += [self._fit_candidate(name, objective, rows, held_out) for name in others]
-        best = likeliest(candidates, rows) if others else candidates[0]
+        best = simplest_near_best(candidates, rows) if others else candidates[0]
+        atoms = None
+        if isinstance(best.estimator, CrossEnsemble) and best.calibration is not None and rows.n_targets == 1:
+            atoms = fit_target_atoms(best.estimator, best.calibration, best.scale, rows.target, rows.counts)
         # All at once, so that a fit that fails leaves an earlier one intact.
         self.encoder_, self.seed_, self.n_targets_ = rows.encoder, rows.seed, rows.n_targets
-        self.target_transform_, self.transform_, self.target_scaler_ = best.name, best.transform, best.scaler
-        self.estimator_, self.history_ = best.estimator, best.history
-        if best.transform is None and self.n_targets_ == 1:
+        self.target_transform_, self.transform_, self.target_scaler_ = (
+            best.scale.name,
+            best.scale.transform,
+            best.scale.scaler,
+        )
+        self.estimator_, self.history_, self.atoms_ = best.estimator, best.history, atoms
+        if best.scale.transform is None and self.n_targets_ == 1:
             for curves in (self.history_.train, self.history_.validation):
                 curves["rmse"] = [value * float(self.target_scaler_.scale) for value in curves["rmse"]]
         return self
 
-    def predict_dist(self, X: Any) -> Prediction | TransformedPrediction:
+    def predict_dist(self, X: Any) -> Prediction | TransformedPrediction | AtomicPrediction:
         """The predictive distribution of each row on NumPy arrays: mean, std, interval, quantile, log_prob, ..."""
-        return in_units_of_y(self._predict(X), self.target_scaler_, self.transform_)
+        scale = TargetScale(self.target_transform_, self.transform_, self.target_scaler_)
+        prediction = scale.in_units_of_y(self._predict(X))
+        return prediction if self.atoms_ is None else self.atoms_.apply(prediction)
 
     def _fit_candidate(
         self, name: str | None, objective: Objective, rows: TrainingRows, held_out: Sequence[int] = ()
     ) -> "Candidate":
         """Train a model of the target under one transform; the transform is fitted without the `held_out` rows."""
-        target, transform = rows.target, None
-        if name is not None:
-            weights = rows.weights.copy()
-            weights[list(held_out)] = 0.0  # rows that judge a transform must not shape it
-            transform = fit_transform(name, target, weights)
-            target = transform.forward(target)
-        scaler = fit_target_scaler(target, rows.weights)
-        standardized = TARGET_GRID * np.round(scaler.transform(target) / TARGET_GRID)
+        weights = rows.weights.copy()
+        weights[list(held_out)] = 0.0  # rows that judge a transform must not shape it
+        scale = TargetScale.fit(name, rows.target, rows.weights, weights)
+        y = torch.from_numpy(scale.standardize(rows.target))
+        if self._is_cross:
+            ensemble, history, held = self._cross_fit(objective, rows, y, self.family)
+            columns = scale.forward(rows.target).reshape(len(y), -1)
+            return Candidate(scale, ensemble, history, ensemble.calibrate(held, columns, rows.weights))
         estimator, history = self._train(
             objective,
             rows,
-            torch.from_numpy(standardized.astype(np.float32)),
+            y,
             n_targets=rows.n_targets,
             family=self.family,
             objective_weight=self.objective_weight,
         )
-        return Candidate(name, transform, scaler, estimator, history)
+        return Candidate(scale, estimator, history)
+
+    @property
+    def _objective_name(self) -> Any:
+        return self.objective if self.objective is not None else "crps" if self._is_cross else "nll"
 
     def _transforms(self, target: Floats) -> list[str | None]:
         """The transforms to try, simplest first."""
@@ -218,60 +238,55 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         name = check_choice("target_transform", self.target_transform, [*TRANSFORMS, "auto"])
         if name != "auto":
             return [name]
-        if len(target) < MIN_ROWS_FOR_VALIDATION or not self.validation_fraction:
+        if len(target) < MIN_ROWS_FOR_VALIDATION or self.validation_fraction == 0:
             warnings.warn(
                 "target_transform='auto' has no validation rows to choose by; the target is not transformed",
                 DegenerateDataWarning,
                 stacklevel=3,
             )
             return [None]
-        return [None, *(name for name in TRANSFORMS if name != "log" or (target > 0).all())]
+        # A transform by quantiles that has seen the rows that judge it would win by that; held-out parts do not help.
+        unsuitable = {"quantile"} if self._is_cross else set()
+        if not (target > 0).all():
+            unsuitable.add("log")
+        return [None, *(name for name in TRANSFORMS if name not in unsuitable)]
 
 
 @dataclass
 class Candidate:
     """A model for one transform of the target."""
 
-    name: str | None
-    transform: TargetTransform | PerTarget | None
-    scaler: Standardizer
+    scale: TargetScale
     estimator: nn.Module
     history: History
+    calibration: Calibration | None = None  # of a `CrossEnsemble`: its held-out predictions of all rows
 
-    def log_prob(self, x: torch.Tensor, target: Floats) -> Floats:
-        """Log density per row, averaged over the targets, in the units of y."""
-        prediction = in_units_of_y(predict(self.estimator, x).numpy(), self.scaler, self.transform)
-        return np.asarray(prediction.log_prob(target)).reshape(len(target), -1).mean(1)
+    def losses(self, rows: TrainingRows, judging: Sequence[int]) -> Floats:
+        """Loss of each of the rows that judge, averaged over the targets, in the units of y.
+
+        For a `CrossEnsemble` it is the CRPS of held-out predictions, otherwise the negative log likelihood.
+        """
+        y = rows.target[judging]
+        if self.calibration is None:
+            x = rows.x[judging].to(next(self.estimator.parameters()).device)
+            losses = -np.asarray(self.scale.in_units_of_y(predict(self.estimator, x).numpy()).log_prob(y))
+        else:
+            losses = np.asarray(self.scale.in_units_of_y(self.calibration.calibrated(self.estimator)).crps(y))
+        return losses.reshape(len(y), -1).mean(1)
 
 
-def likeliest(candidates: Sequence[Candidate], rows: TrainingRows) -> Candidate:
-    """The first (simplest) candidate within two standard errors of the likeliest on the validation rows."""
+def simplest_near_best(candidates: Sequence[Candidate], rows: TrainingRows) -> Candidate:
+    """The first (simplest) candidate within two standard errors of the best on the rows that judge."""
     judging = candidates[0].history.validation_rows
     share = rows.weights[judging] / rows.weights[judging].sum()
-    x = rows.x[judging].to(next(candidates[0].estimator.parameters()).device)
-    scores = [candidate.log_prob(x, rows.target[judging]) for candidate in candidates]
-    best = max(scores, key=lambda score: share @ score)
+    losses = [candidate.losses(rows, judging) for candidate in candidates]
+    best = min(losses, key=lambda loss: share @ loss)
 
-    def is_near(score: Floats) -> bool:
-        excess = best - score
+    def is_near(loss: Floats) -> bool:
+        excess = loss - best
         return bool(share @ excess <= 2 * np.sqrt((share**2) @ (excess - share @ excess) ** 2))
 
-    return next(candidate for candidate, score in zip(candidates, scores, strict=True) if is_near(score))
-
-
-def in_units_of_y(
-    prediction: Prediction, scaler: Standardizer, transform: TargetTransform | PerTarget | None
-) -> Prediction | TransformedPrediction:
-    """Undo the standardization and the transform of y; predictions return to the units of y only here."""
-    prediction = scaler.inverse(prediction)
-    return prediction if transform is None else TransformedPrediction(prediction, transform)
-
-
-def fit_transform(name: str, y: Floats, weights: Floats) -> TargetTransform | PerTarget:
-    make = TRANSFORMS[name]
-    if y.ndim == 1:
-        return make().fit(y, weights)
-    return PerTarget([make() for _ in range(y.shape[1])]).fit(y, weights)
+    return next(candidate for candidate, loss in zip(candidates, losses, strict=True) if is_near(loss))
 
 
 def check_likelihood(family: Any, objective: Objective) -> None:
@@ -290,33 +305,3 @@ def check_passes(options: Any, objective: Objective, objective_weight: Any) -> N
     if check_estimator_options(options).get("samples") == 1 and objective is not squared_error and objective_weight:
         advice = "give at least 4 passes, or use objective='squared_error'"
         raise must("samples", "be at least 4 for an objective that trains sigma", 1, advice)
-
-
-def check_regression_target(y: NDArray[Any]) -> Floats:
-    """The target as finite float64 numbers: (n,), or (n, k) for k > 1 targets."""
-    if y.dtype.kind == "c":
-        raise must("y", "hold real numbers; Complex data not supported", y.dtype.name, "use its real part")
-    if y.dtype.kind not in "biufO":
-        raise must("y", "hold numbers", y.dtype.name, "convert text or dates to numbers first")
-    if y.ndim == 2 and y.shape[1] > 1:
-        return np.column_stack([check_vector(f"y[:, {j}]", column) for j, column in enumerate(y.T)])
-    if y.ndim > 2:
-        raise must("y", "be (n,), or (n, k) for k targets", f"array of shape {y.shape}", "give it that shape")
-    return check_vector("y", column_or_1d(y, warn=True))
-
-
-def warn_of_constants(target: Floats) -> None:
-    for column in target.reshape(len(target), -1).T:
-        if Standardizer().fit(column, np.ones(len(column))).is_constant:
-            warnings.warn(
-                f"y is constant ({column[0]:g}); its predictive standard deviation is meaningless",
-                DegenerateDataWarning,
-                stacklevel=3,
-            )
-
-
-def fit_target_scaler(target: Floats, weights: Floats) -> Standardizer:
-    scaler = Standardizer().fit(target, weights)
-    # Intervals around a constant are then narrow relative to it, in any units.
-    scaler.spread = np.where(scaler.is_constant, 1e-6, scaler.spread)
-    return scaler

@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 from hetcal.datasets import gap, heteroscedastic
 from hetcal.estimators import Ensemble, EnsembleSpread, VarianceHead, predict
-from hetcal.estimators.ensemble import stored
+from hetcal.estimators.stacked import stored
 from hetcal.families import Laplace
 from hetcal.networks import MLP
 from hetcal.objectives import nll_loss
@@ -33,10 +33,10 @@ def make(kind, dropout=0.0, **settings):
 
 def state_of(ensemble, member):
     """The weights and statistics of one member, by the names of the user's network."""
-    template = ensemble.template[0]
-    parameters = {name: ensemble.stacked[stored(name)][member] for name, _ in template.named_parameters()}
+    template = ensemble.networks.template[0]
+    parameters = {name: ensemble.networks.stacked[stored(name)][member] for name, _ in template.named_parameters()}
     buffers = {
-        name: getattr(ensemble.stacked_buffers, stored(name))[member]
+        name: getattr(ensemble.networks.stacked_buffers, stored(name))[member]
         for name, _ in template.named_buffers()
         if not name.endswith(".member")
     }
@@ -86,7 +86,7 @@ def test_gradients_are_those_of_the_loop():
         network.load_state_dict({name: value.detach().clone() for name, value in state_of(ensemble, member).items()})
         (network(X)[:, 0].sum() / 3).backward()
         for name, parameter in network.named_parameters():
-            assert_allclose(ensemble.stacked[stored(name)].grad[member], parameter.grad, rtol=1e-4, atol=1e-6)
+            assert_allclose(ensemble.networks.stacked[stored(name)].grad[member], parameter.grad, rtol=1e-4, atol=1e-6)
 
 
 def test_ensemble_of_one_is_its_only_member():
@@ -149,10 +149,10 @@ def test_users_network(kind):
     images = torch.randn(40, 1, 6, 6, generator=torch.Generator().manual_seed(0))
     ensemble = kind(Images(kind.n_outputs), members=4)
     train(ensemble, nll_loss, images, images.mean(dim=(1, 2, 3)), max_epochs=3)
-    running_mean = dict(ensemble.stacked_buffers.named_buffers())["norm/running_mean"]
+    running_mean = dict(ensemble.networks.stacked_buffers.named_buffers())["norm/running_mean"]
     assert running_mean.shape == (4, 4)
     assert running_mean.unique(dim=0).shape == (4, 4)
-    assert dict(ensemble.stacked_buffers.named_buffers())["norm/num_batches_tracked"].unique().numel() == 1
+    assert dict(ensemble.networks.stacked_buffers.named_buffers())["norm/num_batches_tracked"].unique().numel() == 1
     assert predict(ensemble, images).std.shape == (40,)
 
 
@@ -173,7 +173,7 @@ def test_layers_that_torch_cannot_batch(kind):
     plain = copy.deepcopy(network).eval()
     ensemble = kind(network, members=4)
     train(ensemble, nll_loss, X, Y, max_epochs=2)
-    running_mean = dict(ensemble.stacked_buffers.named_buffers())["norm/running_mean"]
+    running_mean = dict(ensemble.networks.stacked_buffers.named_buffers())["norm/running_mean"]
     assert running_mean.unique(dim=0).shape == (4, 8)
     expected = [functional_call(plain, state_of(ensemble, member), (X,)) for member in range(4)]
     assert_allclose(ensemble.member_outputs(X).detach(), torch.stack(expected).detach(), atol=1e-5)
@@ -197,7 +197,7 @@ def test_share_of_dropped_units():
     network = nn.Sequential(nn.Dropout(0.3), nn.Linear(8, 2, bias=False))
     ensemble = Ensemble(network, members=6)
     with torch.no_grad():
-        ensemble.stacked["1/weight"].copy_(torch.full((6, 2, 8), 0.7 / 8))  # the mean output is the share that is kept
+        ensemble.networks.stacked["1/weight"].copy_(torch.full((6, 2, 8), 0.7 / 8))  # the mean output is the share that is kept
     kept = ensemble.member_outputs(torch.ones(50, 8))[..., 0].mean(1)
     assert ((kept - 0.7).abs() < 6 * (0.3 * 0.7 / 400) ** 0.5).all()
 
@@ -274,7 +274,7 @@ def test_family_reaches_the_members():
 def test_state_names_say_which_layer(kind):
     """A file of weights can be read by people: stacked.<layer>/<name>."""
     keys = set(make(kind, dropout=0.2).state_dict())
-    assert {"stacked.0/weight", "stacked.6/bias", "stacked_buffers.2/member"} <= keys
+    assert {"networks.stacked.0/weight", "networks.stacked.6/bias", "networks.stacked_buffers.2/member"} <= keys
 
 
 def as_tensor(values):

@@ -3,9 +3,12 @@
 `ESTIMATORS` is the registry. One line there makes an estimator known to the regressor, the command line and the tests.
 """
 
+from torch import nn
+
 from hetcal.estimators.base import AbstractEstimator, parameter_groups, predict
 from hetcal.estimators.bayes_by_backprop import BayesByBackprop
 from hetcal.estimators.concrete_dropout import ConcreteDropout
+from hetcal.estimators.cross_ensemble import CrossEnsemble
 from hetcal.estimators.ensemble import Ensemble, EnsembleSpread
 from hetcal.estimators.mc_dropout import MCDropout
 from hetcal.estimators.quantile_range import QuantileRange, pinball
@@ -13,7 +16,8 @@ from hetcal.estimators.simultaneous_quantiles import SimultaneousQuantiles
 from hetcal.estimators.variance_head import VarianceHead
 from hetcal.estimators.with_family import WithFamily
 
-ESTIMATORS: dict[str, type[AbstractEstimator]] = {
+ESTIMATORS: dict[str, type[nn.Module]] = {
+    "cross_ensemble": CrossEnsemble,
     "mc_dropout": MCDropout,
     "concrete_dropout": ConcreteDropout,
     "bayes_by_backprop": BayesByBackprop,
@@ -29,6 +33,7 @@ __all__ = [
     "AbstractEstimator",
     "BayesByBackprop",
     "ConcreteDropout",
+    "CrossEnsemble",
     "Ensemble",
     "EnsembleSpread",
     "MCDropout",

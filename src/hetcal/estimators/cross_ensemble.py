@@ -100,6 +100,12 @@ class CrossEnsemble(nn.Module):
 
     choices: Tensor
 
+    def fit_inputs(self, x: Tensor, weight: Tensor) -> None:
+        """Learn range and scale of the inputs of all linear paths, in place."""
+        for module in self.modules():
+            if isinstance(module, LinearInputs):
+                module.fit(x, weight)
+
     def member_predictions(self, x: Tensor) -> Prediction:
         """Mean and std of every member, (members, n, targets); x is (n, inputs), or (members, n, inputs)."""
         mean, raw = self.networks(x).chunk(2, dim=-1)
@@ -181,6 +187,12 @@ class Calibration:
 
     location: Floats
     scale: Floats
+
+    def calibrated(self, ensemble: Any) -> Prediction:
+        """The held-out predictions of all targets under the ensemble's shapes, in the scale of training."""
+        mean, std, family = Empirical(ensemble.shape.cpu().numpy()).standardized()
+        prediction = Prediction(self.location + mean * self.scale, std * self.scale, family=family)
+        return prediction.target(0) if self.location.shape[1] == 1 else prediction
 
     def prediction(self, shape: Empirical, j: int = 0) -> Prediction:
         """The held-out prediction of a target under a shape, in the scale of training."""

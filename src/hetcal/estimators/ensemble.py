@@ -5,20 +5,18 @@ network. All members see the same batch, because the pooled prediction needs all
 has its own initial weights and dropout masks, and its own loss ignores a random half of every batch.
 """
 
-import copy
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call, stack_module_state, vmap
 
 from hetcal._checks import check_number
 from hetcal.estimators.base import MOST_NETWORKS, AbstractEstimator, check_outputs, drops_channels
 from hetcal.estimators.passes import moments
+from hetcal.estimators.stacked import MemberDropout, StackedNetworks
 from hetcal.families import Family
-from hetcal.networks import PrivateDropout, initialize_
 from hetcal.prediction import Prediction
 
 
@@ -56,25 +54,8 @@ class AbstractEnsemble(AbstractEstimator):
         self.bootstrap = bool(bootstrap)
         self.std_floor = check_number("std_floor", std_floor, 0, open_low=True)
         super().__init__(network, n_targets=n_targets, seed=seed)
-        networks = [self.network, *(copy.deepcopy(self.network) for _ in range(self.members - 1))]
-        for member, other in enumerate(networks):
-            if member:
-                initialize_(other, seed=self.seed + 7919 * member)  # a prime: nearby seeds share no members
-            for layer in other.modules():
-                if isinstance(layer, MemberDropout):
-                    layer.member.fill_(member)
-        parameters, buffers = stack_module_state(networks)
-        # In a list, so that its own parameters, which are never used, do not become parameters of the ensemble.
-        self.template = [copy.deepcopy(self.network)]
-        is_trained = {name: parameter.requires_grad for name, parameter in self.network.named_parameters()}
+        self.networks = StackedNetworks(self.network, self.members, self.seed)
         del self.network
-        self.stacked = nn.ParameterDict(
-            {stored(name): nn.Parameter(value, is_trained[name]) for name, value in parameters.items()}
-        )
-        self.stacked_buffers = nn.Module()
-        for name, value in buffers.items():
-            self.stacked_buffers.register_buffer(stored(name), value)
-        self._one_by_one = False
         self._row_weights: Tensor | None = None
         self._batch_weights: Tensor | None = None
 
@@ -84,33 +65,10 @@ class AbstractEnsemble(AbstractEstimator):
         channels = drops_channels(layer)
         return MemberDropout(layer.p, self.members, channels=channels, generator=self.generator)
 
-    def train(self, mode: bool = True) -> Self:
-        for network in getattr(self, "template", []):
-            network.train(mode)
-        return super().train(mode)
-
     def member_outputs(self, x: Tensor) -> Tensor:
         """The outputs of every member: (members, n, n_outputs), or (members, n, n_targets, n_outputs)."""
-        template = self.template[0]
-        parameters = {name: self.stacked[stored(name)] for name, _ in template.named_parameters()}
-        buffers = {name: getattr(self.stacked_buffers, stored(name)) for name, _ in template.named_buffers()}
-
-        def call(parameters: dict[str, Tensor], buffers: dict[str, Tensor]) -> Tensor:
-            outputs: Tensor = functional_call(template, (parameters, buffers), (x,))
-            return check_outputs(outputs, x.shape[0], self.n_outputs, self.n_targets)
-
-        if not self._one_by_one:
-            try:
-                return vmap(call, in_dims=(0, 0), randomness="same")(parameters, buffers)
-            except RuntimeError as error:
-                if "Batching rule not implemented" not in str(error):
-                    raise
-                self._one_by_one = True  # torch cannot run some layers, such as nn.LSTM, for several members at once
-        members = [
-            [{name: stack[j] for name, stack in stacks.items()} for stacks in (parameters, buffers)]
-            for j in range(self.members)
-        ]
-        return torch.stack([call(*state) for state in members])
+        outputs: Tensor = self.networks(x)
+        return outputs.reshape(self.members, *check_outputs(outputs[0], len(x), self.n_outputs, self.n_targets).shape)
 
     def at_rows(self, index: Tensor, n_train: int) -> None:
         """Draw the weights of the next rows in each member's own loss; called before every training batch."""
@@ -200,27 +158,3 @@ class EnsembleSpread(AbstractEnsemble):
         """The members' own squared error."""
         assert isinstance(prediction, EnsemblePrediction)
         return self.weigh((y - prediction.members.mean).square())
-
-
-class MemberDropout(PrivateDropout):
-    """Dropout in a network that runs for all members at once: a mask for every row of every member."""
-
-    member: Tensor
-
-    def __init__(
-        self, rate: float, members: int, *, channels: bool = False, generator: torch.Generator | None = None
-    ) -> None:
-        super().__init__(rate, channels=channels, generator=generator)
-        self.members = members
-        self.register_buffer("member", torch.zeros(1, dtype=torch.int64))  # index of this member among the stacked
-
-    def forward(self, h: Tensor) -> Tensor:
-        if not (self.training and self.rate):
-            return h
-        masks = self.draw(h, self.members * len(h)).unflatten(0, (self.members, -1))  # (members, n, features)
-        return h * masks.index_select(0, self.member)[0]
-
-
-def stored(name: str) -> str:
-    """A parameter's name as a key of a module, which must not contain dots."""
-    return name.replace(".", "/")

@@ -115,7 +115,9 @@ class Graph(nn.Module):
         self.estimator = without_family(estimator)
         fix_draws_(self.estimator)
         if isinstance(self.estimator, AbstractEnsemble):
-            self.estimator._one_by_one = True  # under vmap some layers, such as batch norm, fix the number of rows
+            self.estimator.networks.one_by_one = (
+                True  # under vmap some layers, such as batch norm, fix the number of rows
+            )
         # The first call, before tracing, makes all draws.
         prediction = self.predict(torch.zeros(EXAMPLE_ROWS, len(self.center) + len(self.flagged)))
         if self.transform is not None:

@@ -3,6 +3,7 @@
 import copy
 import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,7 +11,9 @@ from torch import nn
 
 from hetcal._checks import check_choice, must
 from hetcal.estimators import ESTIMATORS, AbstractEstimator
-from hetcal.networks import MLP, initialize_
+from hetcal.estimators.cross_ensemble import CrossEnsemble, MemberGroup
+from hetcal.estimators.stacked import MemberNetworks
+from hetcal.networks import MLP, MemberMLPs, initialize_
 
 
 def resolve_name(name: str, value: Any, known: Mapping[str, Any]) -> Any:
@@ -80,6 +83,59 @@ def call_factory(factory: Any, n_inputs: int, n_outputs: int) -> Any:
         advice = f"let it accept the two numbers ({error})"
         raise must("network", "be callable as network(n_inputs, n_outputs)", factory, advice, TypeError) from None
     return factory(n_inputs, n_outputs)
+
+
+@dataclass(frozen=True)
+class EnsembleLayout:
+    """What the structure of a `CrossEnsemble` depends on beside the settings of the model.
+
+    Attributes:
+        n_numbers: The first columns of the encoded table, which are numbers.
+        groups: The settings of each group of members.
+        n_parts: Members of each group.
+    """
+
+    n_numbers: int
+    groups: tuple[MemberGroup, ...]
+    n_parts: int
+
+
+def build_cross_ensemble(
+    layout: EnsembleLayout,
+    network: Any,
+    n_inputs: int,
+    n_targets: int,
+    seed: int,
+    *,
+    width: int,
+    depth: int,
+    dropout: float | None,
+) -> CrossEnsemble:
+    """Build the members, newly initialized from the seed: `MemberMLPs`, or copies of the user's network."""
+    members = [group for group in layout.groups for _ in range(layout.n_parts)]
+    networks: nn.Module
+    if network is None:
+        networks = MemberMLPs(
+            n_inputs,
+            2 * n_targets,
+            n_numbers=layout.n_numbers,
+            dropout=[group.dropout if dropout is None else dropout for group in members],
+            frequency_scale=[group.frequency_scale for group in members],
+            width=width,
+            depth=depth,
+            generator=torch.Generator().manual_seed(seed),
+        )
+    else:
+        built = build_network(network, n_inputs, 2 * n_targets, seed, width=width, depth=depth, dropout=dropout or 0.0)
+        networks = MemberNetworks(built, len(members), n_targets, seed)
+    return CrossEnsemble(
+        networks,
+        n_groups=len(layout.groups),
+        n_parts=layout.n_parts,
+        n_inputs=n_inputs,
+        n_numbers=layout.n_numbers,
+        n_targets=n_targets,
+    )
 
 
 @torch.no_grad()

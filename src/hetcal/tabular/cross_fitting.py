@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from hetcal._checks import Floats, check_number
+from hetcal._checks import Floats, check_number, must
 from hetcal.estimators.cross_ensemble import CrossEnsemble
 from hetcal.estimators.held_out import HeldOut
 from hetcal.exceptions import TrainingDivergedError, TrainingWarning
+from hetcal.families import FAMILIES, GAUSSIAN, Family, StudentT, check_family
 from hetcal.metrics.history import EpochRecord, History
 from hetcal.objectives import Objective, crps_loss
 from hetcal.prediction import Prediction
@@ -46,6 +47,7 @@ class CrossFitSettings:
     weight_decay: float = 0.02
     batch_size: int | None = None
     max_steps: int | None = None
+    max_epochs: int | None = None
     max_seconds: float | None = None
     seed: int = 0
     progress: bool = False
@@ -53,7 +55,7 @@ class CrossFitSettings:
     def __post_init__(self) -> None:
         check_number("learning_rate", self.learning_rate, 0, open_low=True)
         check_number("weight_decay", self.weight_decay, 0)
-        for name in ("batch_size", "max_steps"):
+        for name in ("batch_size", "max_steps", "max_epochs"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), 1, integer=True)
         if self.max_seconds is not None:
@@ -66,9 +68,10 @@ class CrossFitSettings:
         return min(wanted, n_train)
 
     def steps_for(self, n_train: int) -> int:
-        """80 passes over the rows, from 2,000 to 4,000 steps, but never more than `max_steps`."""
+        """80 passes over the rows, from 2,000 to 4,000 steps, but never more than `max_steps` or `max_epochs` allow."""
         wanted = int(np.clip(80 * n_train / self.batch_for(n_train), 2000, 4000))
-        return wanted if self.max_steps is None else min(wanted, self.max_steps)
+        passes = math.inf if self.max_epochs is None else self.max_epochs * (n_train // self.batch_for(n_train))
+        return int(min(wanted, passes, math.inf if self.max_steps is None else self.max_steps))
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +84,7 @@ class FitRows:
     groups: NDArray[np.int64] | None = None
     # A table of repeated rows is held out by shares of the weight of every row: members then train on all rows.
     are_repeated: bool = False
+    family: Family = GAUSSIAN  # of the members' own distributions, for the objective
 
     def __len__(self) -> int:
         return len(self.y)
@@ -117,6 +121,15 @@ def draw_parts(
     return part_of[groups]
 
 
+def family_of_members(family: str | Family) -> Family:
+    """The family of the members' own distributions; the shape of the pool is learned from held-out rows."""
+    checked = check_family(family)
+    if checked == StudentT.name:
+        advice = "its shape is learned from held-out rows; or fix the degrees of freedom: StudentT(df=4)"
+        raise must("family", "have no parameter to learn for 'cross_ensemble'", family, advice)
+    return FAMILIES[checked]() if isinstance(checked, str) else checked
+
+
 def number_of_parts(n: int, groups: NDArray[np.int64] | None) -> int:
     """Four, fewer only for very few rows or groups."""
     units = n if groups is None else len(np.unique(groups))
@@ -134,12 +147,13 @@ class CrossFit:
         self.divide(np.random.default_rng(settings.seed))
         self.n_train = min(len(seen) for seen in self.seen)
         self.batch_size, self.steps = settings.batch_for(self.n_train), settings.steps_for(self.n_train)
+        ensemble.fit_inputs(rows.x, rows.weight)
         self.optimizer = self.build_optimizer()
         self.history, self.steps_done = History(), 0
         self.best = {name: value.detach().clone() for name, value in ensemble.networks.named_parameters()}
         self.lowest = torch.full((ensemble.n_groups,), math.inf)
         self.found_at = torch.zeros(ensemble.n_groups)  # as fractions of all steps
-        self.record, self.usual_norm, self.bad_steps = EpochRecord(), math.inf, 0
+        self.usual_norm, self.bad_steps = math.inf, 0
 
     def divide(self, generator: np.random.Generator) -> None:
         """Divide the rows: for each member those it holds out, those of its part first, and those it trains on."""
@@ -230,19 +244,16 @@ class CrossFit:
         prediction = self.of_targets(self.ensemble.member_predictions(rows.x[index]))
         y, weight = self.squeeze(rows.y[index]), rows.weight[index]
         losses = self.objective(prediction, y)  # (members, batch), or (members, batch, targets)
-        per_row = losses.flatten(2).mean(2)
+        per_row = self.over_targets(losses)
         loss = (weight * per_row).mean(1).sum()
         loss.backward()
-        self.record.add(
-            self.flat(y), weight.flatten(), Prediction(self.flat(prediction.mean), self.flat(prediction.std)),
-            per_row.flatten(), torch.zeros(()),
-        )  # fmt: skip
         progress = step / self.steps
         rate = self.settings.learning_rate * ((1 - math.cos(2 * math.pi * math.log2(1 + 15 * progress))) / 2 + 1e-3)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.clip_and_step(loss, step)
         self.steps_done = step + 1
+        self.last_batch = y, weight, prediction, per_row
 
     def clip_and_step(self, loss: Tensor, step: int) -> None:
         """One optimizer step; a step whose loss or gradient is not finite is omitted."""
@@ -278,13 +289,13 @@ class CrossFit:
 
     @torch.no_grad()
     def look(self, step: int, index: Tensor, weight: Tensor) -> None:
-        """Judge the present weights by the held-out CRPS of each group, and keep them where they are the best so far."""
+        """Judge the weights by the held-out CRPS of each group, and keep them where they are the best so far."""
         ensemble, groups = self.ensemble, self.ensemble.n_groups
         ensemble.eval()
         prediction = self.of_targets(self.predict_members(self.rows.x[index]))
         ensemble.train()
         y = self.squeeze(self.rows.y[index])
-        scores = crps_loss(prediction, y).flatten(2).mean(2)
+        scores = self.over_targets(crps_loss(prediction, y))
         totals = (scores * weight).unflatten(0, (groups, -1)).sum((1, 2)) / weight.unflatten(0, (groups, -1)).sum(
             (1, 2)
         )
@@ -297,13 +308,16 @@ class CrossFit:
                 self.best[name][chosen] = value.detach()[chosen]
             self.history.best_epoch = len(self.history)
         real = weight.flatten() > 0
-        losses = self.objective(prediction, y).flatten(2).mean(2).flatten()
+        losses = self.over_targets(self.objective(prediction, y)).flatten()
         record = EpochRecord()
         held = Prediction(self.flat(prediction.mean)[real], self.flat(prediction.std)[real])
         record.add(self.flat(y)[real], weight.flatten()[real], held, losses[real], torch.zeros(()))
         record.append_to(self.history.validation)
-        self.record.append_to(self.history.train)
-        self.record = EpochRecord()
+        y, weight, prediction, per_row = self.last_batch
+        record = EpochRecord()
+        batch = Prediction(self.flat(prediction.mean), self.flat(prediction.std))
+        record.add(self.flat(y), weight.flatten(), batch, per_row.flatten(), torch.zeros(()))
+        record.append_to(self.history.train)
         self.history.criterion.append(float(totals.mean()))
 
     def is_hopeless(self, progress: float) -> bool:
@@ -324,7 +338,6 @@ class CrossFit:
         self.ensemble.eval()
         parts = self.ensemble.n_parts
         x, y, weight = self.rows.x, self.rows.y, self.rows.weight
-        self.ensemble.linear_inputs.fit(x, weight)
         fit_linear_members(self.ensemble, x, y, weight, self.seen[:parts])
         shape = self.ensemble.n_groups + 1, len(self.rows), self.ensemble.n_targets
         mean, std, pairs = np.empty(shape), np.empty(shape), []
@@ -359,8 +372,12 @@ class CrossFit:
         """(members, n, targets), or (members, n) for one target: objectives see a target as they always do."""
         return values[..., 0] if self.ensemble.n_targets == 1 else values
 
+    def over_targets(self, values: Tensor) -> Tensor:
+        """Mean over the targets: (members, n)."""
+        return values.mean(-1) if values.ndim == 3 else values
+
     def of_targets(self, prediction: Prediction) -> Prediction:
-        return Prediction(self.squeeze(prediction.mean), self.squeeze(prediction.std))
+        return Prediction(self.squeeze(prediction.mean), self.squeeze(prediction.std), family=self.rows.family)
 
     def flat(self, values: Tensor) -> Tensor:
         """Rows of all members one after the other."""

@@ -4,7 +4,7 @@
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, ClassVar
@@ -20,13 +20,24 @@ from torch import Tensor, nn
 
 from hetcal._checks import Floats, check_choice, must
 from hetcal.estimators import WithFamily, predict
+from hetcal.estimators.cross_ensemble import CrossEnsemble, MemberGroup, plan_groups
+from hetcal.estimators.held_out import HeldOut
 from hetcal.exceptions import DegenerateDataWarning
 from hetcal.families import Family
 from hetcal.metrics.history import History
 from hetcal.objectives import Objective
 from hetcal.prediction import Prediction, join_predictions
-from hetcal.tabular.building import build_network, check_inputs, check_trains, resolve_estimator
+from hetcal.tabular.building import (
+    EnsembleLayout,
+    build_cross_ensemble,
+    build_network,
+    check_estimator_options,
+    check_inputs,
+    check_trains,
+    resolve_estimator,
+)
 from hetcal.tabular.columns import Table, check_unique_columns, read_table
+from hetcal.tabular.cross_fitting import CrossFitSettings, FitRows, cross_fit, family_of_members, number_of_parts
 from hetcal.tabular.encoding import TableEncoder
 from hetcal.tabular.rows import (
     check_groups,
@@ -39,6 +50,24 @@ from hetcal.tabular.rows import (
 from hetcal.training import train
 
 COLUMN_ORDERS = ("by_name", "as_fitted")
+# Settings that are passed on to the training of one network, and of an ensemble whose members hold out rows.
+TRAINING_SETTINGS = (
+    "validation_fraction",
+    "learning_rate",
+    "weight_decay",
+    "batch_size",
+    "max_steps",
+    "max_epochs",
+    "max_seconds",
+    "patience",
+    "input_noise",
+)
+CROSS_FIT_SETTINGS = ("learning_rate", "weight_decay", "batch_size", "max_steps", "max_epochs", "max_seconds")
+# Size of the built-in networks: of one network as in the paper, and of the members of a cross ensemble.
+NETWORK_SIZES: dict[bool, dict[str, Any]] = {
+    False: {"width": 128, "depth": 5, "dropout": 0.2},
+    True: {"width": 128, "depth": 3, "dropout": None},
+}
 # Number of rows that are encoded at once in prediction, so that memory beyond input and output stays bounded.
 CHUNK_ROWS = 16_384
 
@@ -54,6 +83,11 @@ class TrainingRows:
     encoder: TableEncoder
     x: Tensor  # (n, inputs), what the network sees
     seed: int
+
+    @property
+    def counts(self) -> Floats:
+        """The weights, scaled so that their sum is the number of given rows."""
+        return self.weights * (self.copies.sum() / self.weights.sum())
 
     @property
     def are_repeated(self) -> bool:
@@ -80,18 +114,19 @@ class TabularModel(BaseEstimator):
         estimator: str | type,
         *,
         network: Any,
-        width: int,
-        depth: int,
-        dropout: float,
+        width: int | None,
+        depth: int | None,
+        dropout: float | None,
         estimator_options: dict[str, Any] | None,
-        learning_rate: float,
-        weight_decay: float,
-        batch_size: int,
-        max_steps: int,
-        max_epochs: int,
-        patience: int,
-        validation_fraction: float,
-        input_noise: float,
+        learning_rate: float | None,
+        weight_decay: float | None,
+        batch_size: int | None,
+        max_steps: int | None,
+        max_epochs: int | None,
+        max_seconds: float | None,
+        patience: int | None,
+        validation_fraction: float | None,
+        input_noise: float | None,
         column_order: str,
         random_state: Any,
         device: str,
@@ -108,6 +143,7 @@ class TabularModel(BaseEstimator):
         self.batch_size = batch_size
         self.max_steps = max_steps
         self.max_epochs = max_epochs
+        self.max_seconds = max_seconds
         self.patience = patience
         self.validation_fraction = validation_fraction
         self.input_noise = input_noise
@@ -215,32 +251,78 @@ class TabularModel(BaseEstimator):
             groups=None if rows.groups is None else torch.from_numpy(rows.groups),
             copies=torch.from_numpy(rows.copies) if rows.are_repeated else None,
             objective_weight=objective_weight,
-            validation_fraction=self.validation_fraction,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            batch_size=self.batch_size,
-            max_steps=self.max_steps,
-            max_epochs=self.max_epochs,
-            patience=self.patience,
             standard_errors=standard_errors,
-            input_noise=self.input_noise,
             seed=rows.seed,
             device=self.device,
             progress=self.progress,
+            **self._given(TRAINING_SETTINGS),
         )
         return estimator, history
 
-    def _build(self, n_inputs: int, n_targets: int, family: str | Family, seed: int) -> nn.Module:
+    def _cross_fit(
+        self, objective: Objective, rows: TrainingRows, y: Tensor, family: str | Family
+    ) -> tuple[CrossEnsemble, History, HeldOut]:
+        """Train a new `CrossEnsemble` on the rows, and return it with the predictions of held-out rows."""
+        n, n_inputs = rows.x.shape
+        groups = plan_groups(round(rows.copies.sum()) if rows.are_repeated else n, n_inputs)
+        if self.network is not None:
+            groups = [MemberGroup(0.0, 0.0)] * 2  # the same network in both; they differ in their parts
+        n_numbers = len(np.ravel(rows.encoder.scaler.spread))
+        layout = EnsembleLayout(n_numbers, tuple(groups), number_of_parts(n, rows.groups))
+        ensemble = self._build(n_inputs, rows.n_targets, family, rows.seed, layout).to(self.device)
+        assert isinstance(ensemble, CrossEnsemble)
+        weight = torch.from_numpy(rows.weights / rows.weights.mean()).float()
+        fit_rows = FitRows(
+            rows.x.to(self.device),
+            y.reshape(n, -1).to(self.device),
+            weight.to(self.device),
+            rows.groups,
+            rows.are_repeated,
+            family=family_of_members(family),
+        )
+        settings = CrossFitSettings(seed=rows.seed, progress=self.progress, **self._given(CROSS_FIT_SETTINGS))
+        history, held_out = cross_fit(ensemble, objective, fit_rows, settings)
+        return ensemble, history, held_out
+
+    def _given(self, names: Iterable[str]) -> dict[str, Any]:
+        """The settings of these names that are not None."""
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    @property
+    def _is_cross(self) -> bool:
+        return self.estimator in ("cross_ensemble", CrossEnsemble)
+
+    def _check_cross(self) -> None:
+        """Refuse settings that a `CrossEnsemble` does not have."""
+        for name in ("patience", "validation_fraction", "input_noise"):
+            if getattr(self, name) is not None:
+                advice = (
+                    "members hold out rows themselves; choose another estimator, such as 'variance_head', to set it"
+                )
+                raise must(name, "be None for the estimator 'cross_ensemble'", getattr(self, name), advice)
+        if check_estimator_options(self.estimator_options):
+            advice = "omit them, or choose another estimator"
+            raise must("estimator_options", "be None for 'cross_ensemble'", self.estimator_options, advice)
+        if getattr(self, "objective_weight", 1.0) != 1.0:
+            advice = "its members have no loss of their own"
+            raise must("objective_weight", "be 1 for 'cross_ensemble'", self.objective_weight, advice)
+
+    def _build(
+        self, n_inputs: int, n_targets: int, family: str | Family, seed: int, layout: EnsembleLayout | None = None
+    ) -> nn.Module:
         """Build the estimator and its network, both newly initialized from the seed."""
+        sizes = {**NETWORK_SIZES[self._is_cross], **self._given(("width", "depth", "dropout"))}
+        if self._is_cross:
+            if layout is None:
+                raise ValueError("a layout of the members must be given for 'cross_ensemble'")
+            return build_cross_ensemble(layout, self.network, n_inputs, n_targets, seed, **sizes)
         factory, arguments = resolve_estimator(self.estimator, self.estimator_options, n_targets, seed)
         network = build_network(
             self.network,
             n_inputs,
             n_targets * factory.n_outputs,
             seed,
-            width=self.width,
-            depth=self.depth,
-            dropout=self.dropout,
+            **sizes,
         )
         estimator: nn.Module = factory(network, **arguments)
         if self.network is not None:
