@@ -58,8 +58,8 @@ class CrossEnsemble(nn.Module):
               y = \mu + \rho \, s \, T(z), \; z \sim N(0, 1)
 
     with b the variance between groups. The paper's idea is in the members: their sigma is trained as part of the
-    objective. Weights w, widening c, shape T and pool factor :math:`\rho` come from held-out rows, in `calibrate`. T is a
-    family of its own, `hetcal.families.Empirical`, standardized, so that mean and std are those of the prediction.
+    objective. Weights w, widening c, shape T and pool factor :math:`\rho` come from held-out rows, in `calibrate`. T is
+    a family of its own, `hetcal.families.Empirical`, standardized, so that mean and std are those of the prediction.
 
     Args:
         networks: (groups * parts) members in the order of the groups: rows (n, inputs), or (members, n, inputs), to
@@ -152,7 +152,7 @@ class CrossEnsemble(nn.Module):
         return (logs / len(self.choices)).exp()
 
     def calibrate(self, held_out: HeldOut, y: Floats, weights: Floats) -> "Calibration":
-        """Learn weights, widening, shape and pool factor from held-out predictions (the last group is the linear one)."""
+        """Learn weights, widening, shape and pool factor from held-out predictions; the last group is the linear one."""
         group_weights = stack_groups(held_out.mean, held_out.std, y, weights)
         location, scale = (np.tensordot(group_weights, values, 1) for values in (held_out.mean, held_out.std))
         shares = group_weights[:-1]

@@ -1,7 +1,7 @@
 r"""Calibration without losing rows: what the members of an ensemble predict for rows that they have not seen.
 
 Every row is held out by some members and trained on by the others, so all rows train and all rows calibrate. Inputs are
-locations and scales of held-out rows and their targets, as NumPy arrays; nothing here knows networks. In the order of use:
+locations and scales of held-out rows and their targets, as NumPy arrays; nothing here knows networks. In order of use:
 
 1. `stack_groups`: weights of groups of members, by the CRPS of the pooled held-out predictions;
 2. `choose_widening`: how much wider rows become about which the groups disagree;
@@ -48,8 +48,8 @@ class HeldOut:
 def stack_groups(mean: Floats, std: Floats, y: Floats, weights: Floats) -> Floats:
     r"""Weights of the groups, (groups,), with the least CRPS of the pooled Gaussian.
 
-    .. math:: \min_w \; \overline{\mathrm{CRPS}}\Big(N\big(\textstyle\sum_g w_g \mu_g, (\sum_g w_g \sigma_g)^2\big), y\Big),
-              \qquad w = \mathrm{softmax}(a)
+    .. math:: \min_w \; \overline{\mathrm{CRPS}}\left(N(\mu, \sigma^2), y\right), \qquad
+              \mu = \sum_g w_g \mu_g, \quad \sigma = \sum_g w_g \sigma_g, \quad w = \mathrm{softmax}(a)
 
     plus a small penalty on :math:`\lVert a \rVert^2`, which pulls toward equal weights. To average locations and scales
     is to average quantile functions, which keeps the shape (Vincent, 1912); a mixture would widen it.
@@ -102,8 +102,8 @@ def choose_widening(location: Floats, scale: Floats, between: Floats, y: Floats,
 def fit_shape(residuals: Floats, weights: Floats) -> Empirical:
     """The quantile function of standardized residuals, (n,), smoothed.
 
-    At a few knots in normal scores (more for more rows) a straight line is fitted to the sorted residuals near the knot.
-    Between the knots and beyond them, where there are hardly any residuals, the function is linear in the normal score.
+    At a few knots in normal scores (more for more rows) a straight line is fitted to the sorted residuals near the
+    knot. Between the knots and beyond them, where there are hardly any residuals, it is linear in the normal score.
     """
     order = np.argsort(residuals)
     r, w = residuals[order], weights[order] / weights.sum()
@@ -138,9 +138,9 @@ def local_line(x: Floats, y: Floats, weights: Floats, at: float, width: float) -
 def fit_shape_of_cells(lower: Floats, upper: Floats, residuals: Floats, weights: Floats) -> Empirical:
     """The shape of a target with atoms, whose latent residual is only known to lie between `lower` and `upper`.
 
-    Latent residuals are drawn from the present shape inside their cells (seeded), and the shape is fitted to them, a few
-    times. Where a cell is narrower than the scale, that spreads the rows of an atom over it; where it is wider, the row
-    says little, and the shape stays as it is.
+    Latent residuals are drawn from the present shape inside their cells (seeded), and the shape is fitted to them, a
+    few times. Where a cell is narrower than the scale, that spreads the rows of an atom over it; where it is wider, the
+    row says little, and the shape stays as it is.
     """
     uniform = np.random.default_rng(0).random(len(residuals))
     shape = fit_shape(residuals, weights)
