@@ -23,9 +23,11 @@ from hetcal.metrics.verdict import Evidence
 from hetcal.recalibration import RECALIBRATORS
 from hetcal.regressor import HCRegressor
 from hetcal.splitting import Split, split_rows
+from hetcal.studies.own_tables import ReadRows, describe_table, find_file
 from hetcal.studies.protocol import Cell, Protocol, check_keys, check_word, split_method
 from hetcal.studies.results import Result
 from hetcal.tabular.columns import Table, read_table
+from hetcal.tabular.rows import check_groups
 
 # The recalibrators that return a whole distribution; conformal prediction returns intervals only.
 RECALIBRATED = {name: RECALIBRATORS[name] for name in ("isotonic", "std")}
@@ -92,10 +94,14 @@ def measure(fit: Callable[[], Any], test: Part) -> Measured:
     )
 
 
-def run_cell(protocol: Protocol, cell: Cell) -> Result:
-    """Fit the method of a cell on the training part of its split, and measure it on the test part."""
+def run_cell(protocol: Protocol, cell: Cell, read: ReadRows | None = None) -> Result:
+    """Fit the method of a cell on the training part of its split, and measure it on the test part.
+
+    `read` is the reader of the user's own tables.
+    """
     torch.set_num_threads(1)  # cells run in parallel; with one thread the result does not depend on --jobs
-    data, rule = load_part(cell.dataset), protocol.study(cell.study).split
+    table = describe_table(protocol, cell.dataset)  # before the file is read: a later change is then noticed
+    data, rule = load_part(cell.dataset, protocol, read), protocol.study(cell.study).split
     if rule != "grouped":
         data = replace(data, groups=None)
     train_rows, test_rows = split_by_rule(rule, len(data), data.groups, cell.seed, protocol.test_fraction)
@@ -117,6 +123,7 @@ def run_cell(protocol: Protocol, cell: Cell) -> Result:
         **identify(protocol, cell),
         "title": method_title(cell.method),
         "settings": model_settings(model),
+        "table": table,
         "split": {"rule": rule, "n_train": len(train), "n_test": len(test)},
         "metrics": measured.metrics,
         "coverage": measured.coverage.tolist(),
@@ -143,8 +150,13 @@ def identify(protocol: Protocol, cell: Cell) -> dict[str, Any]:
 # The rows.
 
 
-def load_part(dataset: str) -> Part:
-    """All rows of a real or synthetic data set."""
+def load_part(dataset: str, protocol: Protocol | None = None, read: ReadRows | None = None) -> Part:
+    """All rows of a real or synthetic data set, or of one of the protocol's own tables."""
+    if protocol is not None and dataset in protocol.tables:
+        if read is None:
+            raise must("read", "be given for tables of one's own", read, "run the protocol with: hetcal bench run")
+        X, y, labels = read(find_file(protocol, dataset), protocol.tables[dataset])
+        return Part(X, y, check_groups(labels, len(y)))
     if dataset in datasets.SYNTHETIC:
         synthetic = datasets.SYNTHETIC[dataset]()
         return Part(read_table(synthetic.X), synthetic.y)
