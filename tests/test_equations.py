@@ -12,6 +12,7 @@ from scipy.stats import norm
 from torch import nn
 
 from hetcal.datasets import heteroscedastic
+from hetcal.distributions import TransformedPrediction
 from hetcal.estimators import (
     BayesByBackprop,
     ConcreteDropout,
@@ -28,7 +29,7 @@ from hetcal.families import GAUSSIAN, Laplace, StudentT, TensorFunctions
 from hetcal.metrics import ce
 from hetcal.networks import MLP
 from hetcal.objectives import beta_nll, capped_nll, crps_loss, faithful_nll, gaussian_nll, nll_loss, squared_error
-from hetcal.prediction import Prediction, TransformedPrediction
+from hetcal.prediction import Prediction
 from hetcal.transforms import Log, Quantile, YeoJohnson
 
 RNG = np.random.default_rng(0)

@@ -17,7 +17,17 @@ def test_public_names():
 
 
 LIGHT = (
-    *("", ".exceptions", ".metrics", ".scorers", ".plots", ".datasets", ".report", ".splitting", ".tabular.columns"),
+    *(
+        "",
+        ".exceptions",
+        ".metrics",
+        ".metrics.scorers",
+        ".plots",
+        ".datasets",
+        ".report",
+        ".splitting",
+        ".tabular.columns",
+    ),
     *(".studies.table", ".model_files.archive", ".cli.tables", ".cli.app"),
 )
 

@@ -15,9 +15,10 @@ from matplotlib.axes import Axes
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hetcal import plots
+from hetcal.distributions import TransformedPrediction
 from hetcal.families import Laplace
 from hetcal.metrics import calibration_curve, ce, ce_noise_floor, coverage
-from hetcal.prediction import Prediction, TransformedPrediction
+from hetcal.prediction import Prediction
 from hetcal.transforms import Log
 
 N = 250

@@ -1,19 +1,16 @@
-"""Prediction: a distribution per row, on tensors and arrays, for one target and several, transformed, recalibrated."""
-
-from itertools import pairwise
+"""Prediction: a distribution per row, on tensors and arrays, for one target and several."""
 
 import numpy as np
 import pytest
-import scoringrules
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose, assert_array_equal
-from scipy import integrate, stats
+from numpy.testing import assert_allclose
+from scipy import stats
 from scipy.stats import norm
 
 from hetcal.families import GAUSSIAN, Laplace, StudentT
-from hetcal.prediction import NODE_ROWS, Prediction, RecalibratedPrediction, TransformedPrediction, join_predictions
+from hetcal.prediction import Prediction, join_predictions
 
 MEAN, STD = np.array([0.0, -3.0, 100.0]), np.array([1.0, 0.5, 20.0])
 EPISTEMIC, ALEATORIC = 0.6 * STD, 0.8 * STD  # squares add up
@@ -24,30 +21,6 @@ REFERENCES = {
     "student_t": (StudentT(5.0), lambda mean, std: stats.t(5, mean, std * np.sqrt(3 / 5))),
 }
 every_family = pytest.mark.parametrize(("family", "reference"), REFERENCES.values(), ids=REFERENCES)
-
-
-class Exponent:
-    """t = log y: then y is log-normal for the Gaussian."""
-
-    def forward(self, y):
-        return np.log(y)
-
-    def inverse(self, t):
-        return np.exp(t)
-
-    def log_slope(self, y):
-        return -np.log(y)
-
-
-class Identity:
-    def forward(self, y):
-        return y
-
-    def inverse(self, t):
-        return t
-
-    def log_slope(self, y):
-        return np.zeros_like(y)
 
 
 def test_against_scipy():
@@ -231,188 +204,3 @@ def test_parts_of_the_std_go_along(known):
     assert_is(several.target(1), MEAN, 1)
     if known:
         assert_allclose(prediction.epistemic_std**2 + prediction.aleatoric_std**2, prediction.std**2)
-
-
-def test_log_normal():
-    """Quantiles, intervals, density and distribution function of a Gaussian for log y are scipy's, exactly."""
-    mean, std = np.array([0.0, 1.0, -2.0]), np.array([0.1, 0.5, 1.0])
-    prediction = TransformedPrediction(Prediction(mean, std), Exponent())
-    truth = stats.lognorm(std, scale=np.exp(mean))
-    y = np.array([1.1, 2.0, 0.3])
-    assert prediction.family == GAUSSIAN
-    assert_allclose(prediction.interval(0.9).T, truth.interval(0.9))
-    assert_allclose(prediction.quantile(0.99), truth.ppf(0.99))
-    assert_allclose(prediction.log_prob(y), truth.logpdf(y))
-    assert_allclose(prediction.cdf(y), truth.cdf(y))
-    assert_allclose(prediction.cdf(y), norm.cdf(prediction.z(y)))
-    assert prediction.interval([0.5, 0.9]).shape == (3, 2, 2)
-    assert prediction.quantile([0.1, 0.5, 0.9]).shape == (3, 3)
-
-
-def test_moments_of_the_log_normal():
-    """By quadrature to six standard deviations: what lies beyond is little unless the tail is very heavy."""
-    std = np.array([0.1, 0.5, 1.0, 1.5])
-    truth = stats.lognorm(std)
-    prediction = TransformedPrediction(Prediction(np.zeros(4), std), Exponent())
-    assert_allclose(prediction.mean, truth.mean(), rtol=1e-5)
-    assert_allclose(prediction.std[:3], truth.std()[:3], rtol=1e-3)
-    assert_allclose(prediction.std[3], truth.std()[3], rtol=0.01)
-
-
-def test_moments_of_the_log_laplace():
-    """Without the outer quarter of a percent they are a little small, the more so the heavier the tail."""
-    for std, mean_lost, std_lost in ((0.1, 2e-4, 0.02), (0.3, 3e-3, 0.06), (0.5, 0.02, 0.2)):
-        prediction = TransformedPrediction(Prediction(np.zeros(1), np.full(1, std), family=Laplace()), Exponent())
-        mean, square = 1 / (1 - std**2 / 2), 1 / (1 - (2 * std) ** 2 / 2)  # the moment generating function
-        assert 0 < 1 - prediction.mean[0] / mean < mean_lost
-        assert 0 < 1 - prediction.std[0] / np.sqrt(square - mean**2) < std_lost
-
-
-@every_family
-def test_identity_changes_nothing(family, reference):
-    """Except for the quarter of a percent at either end that mean, std and CRPS omit (for the Gaussian: CRPS only)."""
-    plain = Prediction(MEAN, STD, EPISTEMIC, ALEATORIC, family)
-    same = TransformedPrediction(plain, Identity())
-    y = np.array([1.0, -2.0, 90.0])
-    for method in ("log_prob", "cdf", "z"):
-        assert_allclose(getattr(same, method)(y), getattr(plain, method)(y))
-    assert_allclose(same.interval([0.5, 0.9]), plain.interval([0.5, 0.9]))
-    assert_allclose(same.mean, MEAN, atol=1e-9)
-    assert_allclose(same.std, STD, rtol=1e-6 if family == GAUSSIAN else 0.03)
-    assert (same.std < STD).all()
-    assert_allclose(same.crps(y), plain.crps(y), rtol=2e-4)
-    assert_allclose(same.epistemic_std / same.std, EPISTEMIC / STD)
-    assert_allclose(same.epistemic_std**2 + same.aleatoric_std**2, same.std**2)
-
-
-def test_crps_of_the_log_normal():
-    """Against the formula of Baran and Lerch (2015) as scoringrules has it."""
-    mean, std, y = np.array([0.0, 1.0, -2.0]), np.array([0.1, 0.5, 1.0]), np.array([1.1, 9.0, 0.01])
-    prediction = TransformedPrediction(Prediction(mean, std), Exponent())
-    assert_allclose(prediction.crps(y), scoringrules.crps_lognormal(y, mean, std), rtol=2e-4)
-
-
-def test_transformed_rows_and_targets():
-    """take, numpy and target go through to the base; a transform without parts serves every target."""
-    mean, std = torch.tensor([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]), torch.full((3, 2), 0.5)
-    tensors = TransformedPrediction(Prediction(mean, std, 0.6 * std, 0.8 * std, StudentT(4)), Exponent())
-    prediction = tensors.numpy()
-    assert prediction.mean.shape == prediction.std.shape == prediction.epistemic_std.shape == (3, 2)
-    assert prediction.interval([0.5, 0.9]).shape == (3, 2, 2, 2)
-    y = np.exp(mean.numpy())
-    assert prediction.crps(y).shape == (3, 2)
-    rows = prediction.take([2, 0])
-    assert_allclose(rows.mean, prediction.mean[[2, 0]])
-    assert_allclose(rows.aleatoric_std, prediction.aleatoric_std[[2, 0]])
-    for j in range(2):
-        one = prediction.target(j)
-        assert one.family == StudentT(4)
-        assert_allclose(one.std, prediction.std[:, j])
-        assert_allclose(one.crps(y[:, j]), prediction.crps(y)[:, j])
-        assert_allclose(one.interval(0.9), prediction.interval(0.9)[:, j])
-    unknown = TransformedPrediction(Prediction(MEAN, STD), Identity())
-    assert unknown.epistemic_std is None
-    assert unknown.aleatoric_std is None
-
-
-def test_transformed_moments_do_not_depend_on_the_block():
-    """More rows than fit into one block of quantiles, and none at all."""
-    n = NODE_ROWS + 3
-    mean, std = np.linspace(-1, 1, n), np.linspace(0.1, 1, n)
-    prediction = TransformedPrediction(Prediction(mean, std), Exponent())
-    assert_allclose(prediction.mean, stats.lognorm(std, scale=np.exp(mean)).mean(), rtol=1e-5)
-    assert_allclose(prediction.std, stats.lognorm(std, scale=np.exp(mean)).std(), rtol=1e-3)
-    assert_allclose(prediction.crps(np.ones(n))[-2:], prediction.take([-2, -1]).crps(np.ones(2)))
-    none = prediction.take(slice(0, 0))
-    assert none.mean.shape == none.std.shape == none.crps(np.empty(0)).shape == (0,)
-
-
-def test_transformed_moments_of_values_near_the_end_of_floats():
-    """Squares of 1e300 would overflow; a std of 0 would divide by nothing."""
-    huge = TransformedPrediction(
-        Prediction(MEAN, STD), type("Huge", (Identity,), {"inverse": lambda _, t: 1e297 * t})()
-    )
-    plain = TransformedPrediction(Prediction(MEAN, STD), Identity())
-    assert_allclose(huge.mean, 1e297 * plain.mean, atol=1e285)
-    assert_allclose(huge.std, 1e297 * plain.std)
-    flat = TransformedPrediction(
-        Prediction(MEAN, STD), type("Flat", (Identity,), {"inverse": lambda _, t: np.zeros_like(t)})()
-    )
-    assert (flat.std > 0).all()
-
-
-# RecalibratedPrediction.
-
-
-def recalibrated(n=3):
-    """Rows of different mean and std, recalibrated to fifty skewed residuals as by `IsotonicRecalibrator`."""
-    rng = np.random.default_rng(4)
-    base = Prediction(rng.normal(size=50), rng.uniform(0.2, 2, 50)).take(slice(n))
-    pit = norm.cdf(np.sort(rng.exponential(size=50) - 1))
-    return RecalibratedPrediction(base, np.concatenate([[0], pit, [1]]), np.arange(52) / 51)
-
-
-def test_density_integrates_to_one_and_to_the_distribution_function():
-    """`exp(log_prob)` is the derivative of `cdf`, steps and all."""
-    prediction = recalibrated(1)
-    knots = prediction.base.quantile(prediction.pit[1:-1])[0]
-    ends = prediction.base.mean + np.array([-12, 12]) * prediction.base.std
-    pieces = [ends[0], *knots, ends[1]]
-    density = lambda y: float(np.exp(prediction.log_prob(np.array([y])))[0])  # noqa: E731
-    masses = [integrate.quad(density, *piece)[0] for piece in pairwise(pieces)]
-    assert_allclose(sum(masses), 1, rtol=1e-8)
-    assert_allclose(np.cumsum(masses)[:-1], [prediction.cdf(np.array([knot]))[0] for knot in knots], rtol=1e-7)
-
-
-def test_moments_and_crps_against_draws():
-    """From the quantiles of a million uniform numbers: the sample's mean, std and CRPS, E|x - y| - E|x - x'| / 2.
-
-    The 200 quantiles of equal probability round the tails off a little.
-    """
-    prediction = recalibrated()
-    draws = np.random.default_rng(0).uniform(size=1_000_000)
-    sample = prediction.quantile(np.sort(draws))  # (3, draws)
-    assert_allclose(prediction.mean, sample.mean(-1), atol=0.005 * prediction.std.max())
-    assert_allclose(prediction.std, sample.std(-1), rtol=0.02)
-    y = prediction.mean + np.array([-1.0, 0.5, 3.0]) * prediction.std
-    ranks = (np.arange(draws.size) + 0.5) / draws.size
-    spread = 2 * (sample * (2 * ranks - 1)).mean(-1)  # E|x - x'| of a sorted sample
-    assert_allclose(prediction.crps(y), np.abs(sample - y[:, None]).mean(-1) - spread / 2, rtol=0.02)
-
-
-def test_quantile_inverts_cdf_far_into_the_tails():
-    """And everything stays finite there."""
-    prediction = recalibrated(1)
-    for q in (1e-9, 1e-3, 0.3, 0.5, 0.99, 1 - 1e-9):
-        assert_allclose(prediction.cdf(prediction.quantile(q)), q, rtol=1e-6)
-    far = prediction.mean + np.array([-1e6, 1e6])
-    assert np.isfinite(prediction.z(far)).all()
-    assert np.isfinite(prediction.log_prob(far)).all()
-    assert np.isfinite(prediction.quantile([1e-300, 1 - 1e-16])).all()
-
-
-def test_recalibrated_prediction_has_the_interface():
-    """Shapes, rows, and what metrics ask for."""
-    prediction = recalibrated(10)
-    assert isinstance(prediction, RecalibratedPrediction)
-    assert prediction.interval(0.9).shape == (10, 2)
-    assert prediction.interval([0.5, 0.9, 0.95]).shape == (10, 2, 3)
-    assert_allclose(prediction.interval([0.5, 0.9])[:, :, 1], prediction.interval(0.9))
-    assert prediction.quantile(0.5).shape == (10,)
-    assert prediction.quantile([0.1, 0.9]).shape == (10, 2)
-    assert_array_equal(prediction.take([2, 5]).mean, prediction.mean[[2, 5]])
-    assert_array_equal(prediction.numpy().std, prediction.std)
-    assert prediction.family is GAUSSIAN
-    assert prediction.epistemic_std is prediction.aleatoric_std is None
-    inside = np.abs(prediction.z(prediction.interval(0.9)[:, 1] - 1e-9)) <= stats.norm.ppf(0.95)
-    assert inside.all()
-
-
-def test_blocks_of_recalibrated_rows_do_not_show(monkeypatch):
-    """Moments and CRPS are taken some rows at a time."""
-    prediction = recalibrated(50)
-    moments, scores = (prediction.mean, prediction.std), prediction.crps(np.zeros(50))
-    monkeypatch.setattr("hetcal.prediction.NODE_ROWS", 7)
-    again = prediction.numpy()
-    assert_array_equal((again.mean, again.std), moments)
-    assert_array_equal(again.crps(np.zeros(50)), scores)

@@ -25,10 +25,11 @@ from uncertainty_toolbox.recalibration import get_quantile_recalibrator
 
 from hetcal import HCRegressor
 from hetcal.datasets import heteroscedastic, skewed
+from hetcal.distributions import TransformedPrediction
 from hetcal.exceptions import HetcalWarning
 from hetcal.families import GAUSSIAN, StudentT
 from hetcal.metrics import ce, ce_quantile, crps, evaluate
-from hetcal.prediction import Prediction, TransformedPrediction
+from hetcal.prediction import Prediction
 from hetcal.recalibration import (
     RECALIBRATORS,
     CalibrationRowsWarning,

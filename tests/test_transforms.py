@@ -12,8 +12,9 @@ from scipy import stats
 from scipy.integrate import quad
 from sklearn.preprocessing import PowerTransformer, StandardScaler
 
+from hetcal.distributions import TransformedPrediction
 from hetcal.families import GAUSSIAN, Laplace, StudentT
-from hetcal.prediction import Prediction, TransformedPrediction
+from hetcal.prediction import Prediction
 from hetcal.transforms import (
     FEWEST_KNOTS,
     LARGEST_VALUE,

@@ -24,9 +24,10 @@ from sklearn.utils import _safe_indexing, column_or_1d, indexable
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from hetcal._checks import Floats, check_choice, check_levels, check_vector, must
+from hetcal.distributions import EDGE, RecalibratedPrediction, TransformedPrediction
 from hetcal.exceptions import CalibrationRowsWarning
 from hetcal.metrics.inputs import predict_distribution
-from hetcal.prediction import EDGE, DistributionMixin, Prediction, RecalibratedPrediction, TransformedPrediction
+from hetcal.prediction import DistributionMixin, Prediction
 
 Distribution = Prediction | TransformedPrediction
 

@@ -13,12 +13,13 @@ from sklearn.utils import column_or_1d
 from torch import nn
 
 from hetcal._checks import Floats, check_choice, check_vector, must
+from hetcal.distributions import TransformedPrediction
 from hetcal.estimators import ESTIMATORS, predict
 from hetcal.exceptions import DegenerateDataWarning
 from hetcal.families import Family, StudentT, check_family
 from hetcal.metrics.history import History
 from hetcal.objectives import OBJECTIVES, Objective, gaussian_nll, squared_error
-from hetcal.prediction import DistributionMixin, Prediction, TransformedPrediction
+from hetcal.prediction import DistributionMixin, Prediction
 from hetcal.tabular.building import check_estimator_options, resolve_name
 from hetcal.tabular.model import TabularModel, TrainingRows
 from hetcal.training import MIN_ROWS_FOR_VALIDATION

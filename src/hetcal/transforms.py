@@ -2,9 +2,9 @@ r"""Scales of columns and targets: standardization, and increasing transforms g 
 
 `Standardizer` scales the columns of a table and the target to mean 0 and standard deviation 1. With a transform the
 network learns t = g(y), whose distribution is closer to the family of the prediction. Intervals and quantiles are
-mapped back exactly, and the density includes the Jacobian (`hetcal.prediction.TransformedPrediction`). Therefore every
-g is increasing on the whole real line, `inverse` has a value for every real t, and values of y far outside those of
-`fit` cause no warning. Everything learned is a float or an array of floats, in float64.
+mapped back exactly, and the density includes the Jacobian (see `hetcal.distributions`). Therefore every g is
+increasing on the whole real line, `inverse` has a value for every real t, and values of y far outside those of `fit`
+cause no warning. Everything learned is a float or an array of floats, in float64.
 """
 
 from collections.abc import Sequence

@@ -7,9 +7,10 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hetcal import metrics
+from hetcal.distributions import RecalibratedPrediction, TransformedPrediction
 from hetcal.families import Laplace, StudentT
 from hetcal.metrics.inputs import read_prediction
-from hetcal.prediction import Prediction, RecalibratedPrediction, TransformedPrediction
+from hetcal.prediction import Prediction
 from hetcal.transforms import Log
 
 Y, MEAN, STD = np.array([1.0, 2.0]), np.array([1.5, 1.5]), np.array([1.0, 2.0])

@@ -14,8 +14,9 @@ from scipy import integrate, stats
 from uncertainty_toolbox import metrics_calibration, metrics_scoring_rule
 
 from hetcal import metrics
+from hetcal.distributions import TransformedPrediction
 from hetcal.families import GAUSSIAN, Laplace, StudentT
-from hetcal.prediction import Prediction, TransformedPrediction
+from hetcal.prediction import Prediction
 from hetcal.transforms import Log, PerTarget, YeoJohnson
 
 thorough = settings(max_examples=40, deadline=None, derandomize=True, database=None)

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 from scipy.stats import binom
 
+from hetcal.distributions import TransformedPrediction
 from hetcal.families import GAUSSIAN, Laplace, StudentT
 from hetcal.metrics import coverage, evaluate, judge
 from hetcal.metrics.verdict import (
@@ -18,7 +19,7 @@ from hetcal.metrics.verdict import (
     share_above,
     typical_step,
 )
-from hetcal.prediction import Prediction, TransformedPrediction
+from hetcal.prediction import Prediction
 from hetcal.transforms import Log
 
 

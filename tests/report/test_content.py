@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from hetcal.distributions import TransformedPrediction
 from hetcal.families import Laplace, StudentT
 from hetcal.metrics import calibration_curve, ce_noise_floor, ce_quantile, evaluate, judge
-from hetcal.prediction import Prediction, TransformedPrediction
+from hetcal.prediction import Prediction
 from hetcal.report import describe, render
 from hetcal.report.content import MOST_INTERVALS, MOST_POINTS
 from hetcal.tabular.columns import read_table

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hetcal._checks import check_triple, must
-from hetcal.prediction import Prediction, TransformedPrediction
+from hetcal.distributions import ByQuantiles, innermost
+from hetcal.prediction import Prediction
 
-Mean = ArrayLike | Prediction | TransformedPrediction  # a prediction replaces mean and std
+Mean = ArrayLike | Prediction | ByQuantiles  # a prediction replaces mean and std
 Std = ArrayLike | None
 P = ParamSpec("P")
 
@@ -61,13 +62,6 @@ def as_prediction(mean: Any, std: Any = None) -> Any:
     if std is not None:
         raise must("std", "be omitted if a prediction is given", std, "the prediction has its own", TypeError)
     return mean.numpy() if isinstance(mean, Prediction) else mean
-
-
-def innermost(prediction: Any) -> Any:
-    """The prediction under all transforms and recalibrations, whose mean and std are known without quantiles."""
-    while hasattr(prediction, "base"):
-        prediction = prediction.base
-    return prediction
 
 
 def split_targets(y: Any, mean: Any, std: Any) -> list[tuple[Any, Any]] | None:

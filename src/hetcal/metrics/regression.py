@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hetcal._checks import Floats, check_levels, check_number, check_vector, must
-from hetcal.metrics.inputs import Mean, Std, as_prediction, check_one_target, innermost, per_target, read_prediction
+from hetcal.distributions import innermost
+from hetcal.metrics.inputs import Mean, Std, as_prediction, check_one_target, per_target, read_prediction
 from hetcal.metrics.noise import CURVE_LEVELS, LEVELS, calibration_band
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
@@ -95,7 +96,7 @@ def pit(y: ArrayLike, mean: Mean, std: Std = None) -> Floats:
     array([0.5  , 0.977])
     """
     truth, prediction = read_prediction(y, mean, std)
-    return np.asarray(prediction.cdf(truth))
+    return np.asarray(prediction.family.cdf(prediction.z(truth)))
 
 
 # Conditional calibration: a constant std can be calibrated on average and wrong for every row.

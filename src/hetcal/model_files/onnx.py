@@ -26,12 +26,13 @@ from torch import Tensor, nn
 from hetcal import __version__
 from hetcal._checks import must
 from hetcal._files import atomic_write
+from hetcal.distributions import TransformedPrediction
 from hetcal.estimators import WithFamily
 from hetcal.estimators.ensemble import AbstractEnsemble
 from hetcal.estimators.mc_dropout import SampledDropout
 from hetcal.estimators.passes import RandomLayer, SampledPasses, moments, split_at_first_random_layer
 from hetcal.families import GAUSSIAN
-from hetcal.prediction import Prediction, TransformedPrediction
+from hetcal.prediction import Prediction
 from hetcal.regressor import HCRegressor
 from hetcal.tabular.encoding import SOFT_LIMIT
 from hetcal.transforms import LARGEST_VALUE, Log, PerTarget, Quantile, YeoJohnson

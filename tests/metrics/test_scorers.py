@@ -16,8 +16,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from hetcal.families import Laplace
 from hetcal.metrics import ce, crps, nll
+from hetcal.metrics.scorers import SCORERS, ce_scorer, crps_scorer, nll_scorer
 from hetcal.prediction import Prediction
-from hetcal.scorers import SCORERS, ce_scorer, crps_scorer, nll_scorer
 
 
 @pytest.fixture(scope="module")

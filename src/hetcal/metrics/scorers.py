@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hetcal.metrics import ce, crps, nll
 from hetcal.metrics.inputs import predict_distribution
+from hetcal.metrics.regression import ce, crps, nll
 
 
 def crps_scorer(regressor: Any, X: Any, y: ArrayLike) -> float:
