@@ -270,13 +270,16 @@ BAD = {
     ),
     "key of table": (
         TINY + TABLE + 'traget = "y"',
-        r"line 16: key of a table must be one of \['file', 'group', 'target'\], got key of a table='traget'; did you .*",
+        r"line 16: key of a table must be one of \['file', 'group', 'target'\], got key of a table='traget'; .*",
     ),
     "no target": (
         TINY + '[tables.mine]\nfile = "mine.csv"',
         r"tables.mine must have 'target', got tables.mine=None; give it; see hetcal.studies.protocol",
     ),
-    "no file": (TINY + '[tables.mine]\ntarget = "y"', r"tables.mine must have 'file', got tables.mine=None; give it; .*"),
+    "no file": (
+        TINY + '[tables.mine]\ntarget = "y"',
+        r"tables.mine must have 'file', got tables.mine=None; give it; .*",
+    ),
     "table": (TINY + "[tables]\nmine = 3", r"tables.mine must be a table, got tables.mine=3; write \[tables.mine\]"),
     "column": (
         TINY + TABLE + "group = 3",

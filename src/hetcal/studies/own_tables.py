@@ -6,7 +6,8 @@ study reads a file as `hetcal fit` does.
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,16 @@ def find_file(protocol: Protocol, name: str) -> Path:
     looked = " or ".join(str(folder.absolute()) for folder in folders)
     advice = f"it is not in {looked}; put it there, or set {FOLDER_VARIABLE} to its folder"
     raise must(f"file of tables.{name}", "exist", file, advice, FileNotFoundError)
+
+
+def locate_tables(protocol: Protocol, names: Iterable[str]) -> Protocol:
+    """The protocol with absolute paths of the tables among these data sets, for processes with another folder."""
+    found = {
+        name: replace(protocol.tables[name], file=str(find_file(protocol, name).absolute()))
+        for name in names
+        if name in protocol.tables
+    }
+    return replace(protocol, tables={**protocol.tables, **found})
 
 
 def describe_table(protocol: Protocol, name: str) -> dict[str, Any] | None:

@@ -26,7 +26,7 @@
 
     [quick]                   # changes made by --quick: seeds, seeds_of, max_train_rows, vary, and settings
     seeds = 1
-    datasets = ["boston"]     # of every study, only these; a study that has none of them is omitted
+    datasets = ["boston"]     # of every study, only these, and so for methods; a study that has none is omitted
 
     [reference.boston]        # published figures, printed next to ours
     hnn = { ce = 0.541, rmse = 5.106 }
@@ -51,7 +51,8 @@ from hetcal import datasets
 from hetcal._checks import check_choice, check_number, must, underscored
 
 SPLIT_RULES = ("random", "grouped", "inner")
-QUICK_GRID = ("datasets", "seeds", "seeds_of", "vary")  # what [quick] changes besides settings and max_train_rows
+# What [quick] changes besides settings and max_train_rows.
+QUICK_GRID = ("datasets", "methods", "seeds", "seeds_of", "vary")
 IS_FOLDER_NAME = re.compile(r"[\w-][\w.-]*")
 ModelSettings = dict[str, Any]
 Varied = tuple[tuple[str, Any], ...]  # names and values of the settings that a study varies
@@ -164,13 +165,13 @@ class Protocol:
         grid = {name: changes.pop(name) for name in QUICK_GRID if name in changes}
         studies = []
         for study in self.studies:
-            kept = tuple(name for name in study.datasets if name in grid.get("datasets", study.datasets))
-            if not kept:
+            sets = tuple(name for name in study.datasets if name in grid.get("datasets", study.datasets))
+            methods = tuple(name for name in study.methods if name in grid.get("methods", study.methods))
+            if not sets or not methods:
                 continue
             vary = {name: grid.get("vary", {}).get(name, values) for name, values in study.vary.items()}
-            seeds = grid.get("seeds", study.seeds)
-            seeds_of = grid.get("seeds_of", {})
-            studies.append(replace(study, datasets=kept, seeds=seeds, seeds_of=seeds_of, vary=vary))
+            changed = replace(study, datasets=sets, methods=methods, seeds=grid.get("seeds", study.seeds))
+            studies.append(replace(changed, seeds_of=grid.get("seeds_of", {}), vary=vary))
         rows = changes.pop("max_train_rows", self.max_train_rows)
         settings = {**self.settings, **changes}
         return replace(self, studies=tuple(studies), settings=settings, max_train_rows=rows, is_quick=True)
@@ -216,7 +217,11 @@ def parse_protocol(text: str, folder: Path = Path()) -> Protocol:
         check_table(f"reference.{dataset}", published, f"write [reference.{dataset}]")
         content["reference"][dataset] = parse_methods(f"reference.{dataset}", published)
     check_grid(content.get("quick", {}))
-    check_keys(text, "data set", content.get("quick", {}).get("datasets", []), known_sets)
+    quick = content.get("quick", {})
+    check_keys(text, "data set", quick.get("datasets", []), known_sets)
+    if "methods" in quick:
+        quick["methods"] = [underscored(method) for method in quick["methods"]]
+        check_keys(text, "method", quick["methods"], {method for study in studies for method in study.methods})
     for table in (content, content.get("quick", {})):
         check_number("max_train_rows", table.get("max_train_rows", 1), 1, integer=True)
     return Protocol(studies=studies, text=text, folder=folder, **content)

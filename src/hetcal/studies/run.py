@@ -12,8 +12,9 @@ from tqdm.auto import tqdm
 from hetcal._checks import check_choice, must, underscored
 from hetcal.studies.cells import check_protocol, identify, load_part, make_model, model_settings, run_cell
 from hetcal.studies.jobs import run_jobs
-from hetcal.studies.own_tables import ReadRows, describe_table
-from hetcal.studies.protocol import Cell, Protocol
+from hetcal.studies.own_tables import ReadRows, describe_table, locate_tables
+from hetcal.studies.peers import PEERS
+from hetcal.studies.protocol import Cell, Protocol, split_method
 from hetcal.studies.results import CELLS, Result, Results, open_folder, read_cells, write_result
 
 BAR = "{n_fmt} of {total_fmt} cells |{bar:24}| {elapsed}{postfix}, last {desc}"
@@ -43,16 +44,20 @@ def run_protocol(
     """
     check_protocol(protocol)
     cells = select_cells(protocol, studies=studies, only=only, methods=methods, seeds=seeds)
+    datasets = list(dict.fromkeys(cell.dataset for cell in cells))
+    protocol = locate_tables(protocol, datasets)
+    tables = {name: describe_table(protocol, name) for name in datasets}
+    for name in filter(tables.get, datasets):
+        load_part(name, protocol, read)  # a wrong column is reported now, not by every cell
     results = open_folder(folder, protocol)
-    tables = {name: describe_table(protocol, name) for name in {cell.dataset for cell in cells}}
     for cell in cells:
         reason = changed_since(results.done[cell], protocol, cell, tables) if cell in results.done else ""
         if reason:
             say(f"{reason}, run again: {cell} seed {cell.seed}")
             del results.done[cell]
     todo = [cell for cell in cells if cell not in results.done]
-    for name in dict.fromkeys(cell.dataset for cell in todo if cell.dataset in protocol.tables):
-        load_part(name, protocol, read)  # a wrong column is reported now, not by every cell
+    for name in {split_method(cell.method)[0] for cell in todo} & PEERS.keys():
+        PEERS[name].import_packages()
     again = {folder / CELLS / cell.path for cell in todo}
     for path in results.damaged:
         say(f"damaged, {'run again' if path in again else 'not selected'}: {path}")
