@@ -55,8 +55,9 @@ PEERS := benchmarks/peers
 PEERS_SHOWN := $(PEERS)$(if $(QUICK),/quick)
 peers: $(VENV)/.peers
 	$(BIN)/hetcal bench run $(PEERS)/protocol.toml --out $(PEERS_SHOWN)/results --jobs $(JOBS) $(if $(QUICK),--quick)
+	$(BIN)/hetcal bench table $(PEERS_SHOWN)/results --format csv > $(PEERS_SHOWN)/summary.csv
 	$(BIN)/hetcal bench table $(PEERS_SHOWN)/results --format cells > $(PEERS_SHOWN)/cells.csv
-	$(BIN)/python $(PEERS)/claims.py --cells $(PEERS_SHOWN)/cells.csv
+	$(BIN)/python $(PEERS)/claims.py $(PEERS_SHOWN)
 
 $(VENV)/.peers: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[peers]'

@@ -20,6 +20,7 @@ SCRIPTS = {
     "batched/run.py": ({"SPLITS": 2, "ROWS": 4, "SIZES": [13, 4, 1], "DEPTH": 1}, []),
     "ensemble/run.py": ({"CASES": [(40, 3, 2)], "MEMBERS": 2, "REPEATS": 1}, []),
     "paper/claims.py": ({}, []),
+    "peers/claims.py": ({}, ["--rows"]),
     "recalibration/figure.py": ({}, ["--out", "figure.png"]),
     "speed/run.py": (
         {
