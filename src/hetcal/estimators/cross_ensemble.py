@@ -152,7 +152,7 @@ class CrossEnsemble(nn.Module):
         return (logs / len(self.choices)).exp()
 
     def calibrate(self, held_out: HeldOut, y: Floats, weights: Floats) -> "Calibration":
-        """Learn weights, widening, shape and pool factor from held-out predictions; the last group is the linear one."""
+        """Learn weights, widening, shape and pool factor from held-out predictions; the last group is linear."""
         group_weights = stack_groups(held_out.mean, held_out.std, y, weights)
         location, scale = (np.tensordot(group_weights, values, 1) for values in (held_out.mean, held_out.std))
         shares = group_weights[:-1]
@@ -161,8 +161,7 @@ class CrossEnsemble(nn.Module):
         scale = np.sqrt(scale**2 + widening * between)
         residuals = (y - location) / scale
         shapes = [fit_shape(column, weights) for column in residuals.T]
-        spreads = np.array([shape.standardized()[1] for shape in shapes])
-        factor = pool_factor(held_out, group_weights, scale * spreads, self.n_parts)
+        factor = pool_factor(held_out, group_weights, location, scale, y, weights, self.n_parts)
         for name, value in {"group_weights": group_weights, "widening": widening, "factor": factor}.items():
             getattr(self, name).copy_(torch.as_tensor(value))
         self.set_shapes(shapes)

@@ -17,7 +17,7 @@ from tqdm.auto import tqdm
 
 from hetcal._checks import Floats, check_number, must
 from hetcal.estimators.cross_ensemble import CrossEnsemble
-from hetcal.estimators.held_out import HeldOut
+from hetcal.estimators.held_out import HeldOut, SecondOpinion
 from hetcal.exceptions import TrainingDivergedError, TrainingWarning
 from hetcal.families import FAMILIES, GAUSSIAN, Family, StudentT, check_family
 from hetcal.metrics.history import EpochRecord, History
@@ -340,19 +340,18 @@ class CrossFit:
         x, y, weight = self.rows.x, self.rows.y, self.rows.weight
         fit_linear_members(self.ensemble, x, y, weight, self.seen[:parts])
         shape = self.ensemble.n_groups + 1, len(self.rows), self.ensemble.n_targets
-        mean, std, pairs = np.empty(shape), np.empty(shape), []
+        mean, std, seconds = np.empty(shape), np.empty(shape), []
         linear_mean, linear_std = (values.double().numpy() for values in self.ensemble.linear_predictions(x))
         for member, (own, shared) in enumerate(zip(self.own, self.shared, strict=True)):
             group, both = member // parts, np.concatenate([own, shared])
             member_mean, member_std = self.predict_member(member, both)
             mean[group, own], std[group, own] = member_mean[: len(own)], member_std[: len(own)]
             if len(shared) and not self.rows.are_repeated:
-                pairs.append((group, shared, member_mean[len(own) :]))
+                seconds.append(SecondOpinion(group, shared, member_mean[len(own) :], member_std[len(own) :]))
             if group == 0:
                 mean[-1, own], std[-1, own] = linear_mean[member, own], linear_std[member]
-        differences = [(group, rows, (other - mean[group, rows]) ** 2 / 2) for group, rows, other in pairs]
         self.history.validation_rows = list(range(len(self.rows)))
-        return HeldOut(mean, std, differences)
+        return HeldOut(mean, std, seconds)
 
     def predict_members(self, x: Tensor) -> Prediction:
         """All members on rows of their own, (members, n, inputs), block by block."""
