@@ -7,6 +7,7 @@ its own, its held-out residuals would be too small.)
 import math
 import warnings
 from dataclasses import dataclass
+from itertools import pairwise
 from time import monotonic
 
 import numpy as np
@@ -154,7 +155,7 @@ class CrossFit:
         self.history, self.steps_done = History(), 0
         self.best = {name: value.detach().clone() for name, value in ensemble.networks.named_parameters()}
         self.lowest = torch.full((ensemble.n_groups,), math.inf)
-        self.found_at = torch.zeros(ensemble.n_groups)  # as fractions of all steps
+        self.found_at = torch.zeros(ensemble.n_groups, dtype=torch.int64)  # steps
         self.usual_norm, self.bad_steps = math.inf, 0
 
     def divide(self, generator: np.random.Generator) -> None:
@@ -228,7 +229,7 @@ class CrossFit:
                 if is_late:
                     self.history.stopped = "max_seconds"
                     return
-                if self.is_hopeless((step + 1) / self.steps):
+                if self.is_hopeless(step + 1):
                     self.history.stopped = "patience"
                     return
         self.history.stopped = "max_steps"
@@ -303,7 +304,7 @@ class CrossFit:
         )
         is_better = totals < self.lowest
         self.lowest = torch.where(is_better, totals, self.lowest)
-        self.found_at = torch.where(is_better, torch.tensor(step / self.steps), self.found_at)
+        self.found_at = torch.where(is_better, step, self.found_at)
         chosen = is_better.repeat_interleave(ensemble.n_parts)
         if is_better.any():
             for name, value in ensemble.networks.named_parameters():
@@ -322,15 +323,11 @@ class CrossFit:
         record.append_to(self.history.train)
         self.history.criterion.append(float(totals.mean()))
 
-    def is_hopeless(self, progress: float) -> bool:
-        """Whether a whole cycle of the learning rate has brought nothing in any group."""
-        # Three quarters of the last cycle, because its low learning rates come at its end.
-        ends = ((CYCLE_ENDS[1], CYCLE_ENDS[0]), (CYCLE_ENDS[2], CYCLE_ENDS[1]), (0.75, CYCLE_ENDS[2]))
-        margin = 1.5 / self.steps
-        return any(
-            progress >= end and progress < end + 1 / self.steps and bool((self.found_at < before + margin).all())
-            for end, before in ends
-        )
+    def is_hopeless(self, step: int) -> bool:
+        """Whether a whole cycle of the learning rate, which just ended, has brought nothing in any group."""
+        ends = [round(end * self.steps) for end in CYCLE_ENDS]
+        before = next((earlier for earlier, end in pairwise(ends[:-1]) if end == step), None)
+        return before is not None and bool((self.found_at <= before).all())
 
     @torch.no_grad()
     def finish(self) -> HeldOut:
