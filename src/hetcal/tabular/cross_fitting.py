@@ -324,9 +324,10 @@ class CrossFit:
         """Whether a whole cycle of the learning rate has brought nothing in any group."""
         # Three quarters of the last cycle, because its low learning rates come at its end.
         ends = ((CYCLE_ENDS[1], CYCLE_ENDS[0]), (CYCLE_ENDS[2], CYCLE_ENDS[1]), (0.75, CYCLE_ENDS[2]))
-        margin = 1.5 / self.steps
         return any(
-            progress >= end and progress < end + 1 / self.steps and bool((self.found_at < before + margin).all())
+            progress >= end
+            and progress < end + 1 / self.steps
+            and bool((self.found_at < before + min(1.5 / self.steps, (end - before) / 2)).all())
             for end, before in ends
         )
 
