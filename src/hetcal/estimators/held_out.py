@@ -27,6 +27,8 @@ EQUAL_WEIGHTS_PULL = 0.04
 WIDENINGS = (0.0, 2.0, 6.0)
 # A shape counts as much as this many rows of a normal shape, so that few rows do not make it erratic.
 NORMAL_ROWS = 20
+# Residuals beyond this many half widths of the central 95 % are moved there: a mistyped y must not shape all rows.
+MOST_HALF_WIDTHS = 10
 # Rounds of drawing the latent residuals of a target with atoms, and of fitting their shape.
 ATOM_ROUNDS = 4
 
@@ -119,18 +121,27 @@ def fit_shape(residuals: Floats, weights: Floats) -> Empirical:
     r, w = residuals[order], weights[order] / weights.sum()
     n = 1 / float(w @ w)
     scores = ndtri(np.cumsum(w) - w / 2)
+    r = without_gross_outliers(r, scores)
     limit = min(3.0, max(1.0, float(ndtri(1 - 2.5 / max(n, 10)))))
     knots = np.linspace(-limit, limit, int(np.clip(math.sqrt(n) / 2, 5, 41)))
     spacing = knots[1] - knots[0]
     values = np.array([local_line(scores, r, w, knot, 0.6 * spacing) for knot in knots])
-    spread = math.sqrt(float(w @ (r - w @ r) ** 2))
-    values = np.maximum.accumulate((n * values + NORMAL_ROWS * (w @ r + spread * knots)) / (n + NORMAL_ROWS))
+    center = float(w @ r)
+    spread = math.sqrt(float(w @ (r - center) ** 2))
+    values = np.maximum.accumulate((n * values + NORMAL_ROWS * (center + spread * knots)) / (n + NORMAL_ROWS))
     # Strictly increasing, so that it has an inverse and a density.
-    values += 1e-4 * max(spread, 1e-9) * knots
+    values += 1e-4 * max(spread, 1e-9 * max(1.0, abs(center))) * knots
     # The slope over two pieces, because the outermost one rests on few rows.
     slopes = (values[[2, -1]] - values[[0, -3]]) / (2 * spacing)
     beyond = slopes[0] * np.minimum(SCORES + limit, 0) + slopes[1] * np.maximum(SCORES - limit, 0)
     return Empirical(np.interp(SCORES, knots, values) + beyond)
+
+
+def without_gross_outliers(r: Floats, scores: Floats) -> Floats:
+    """Sorted residuals, those far beyond the central 95 % moved nearer; `scores` are their normal scores."""
+    low, middle, high = np.interp([-2.0, 0.0, 2.0], scores, r)
+    reach = MOST_HALF_WIDTHS * (high - low) / 2
+    return r.clip(middle - reach, middle + reach) if reach > 0 else r
 
 
 def local_line(x: Floats, y: Floats, weights: Floats, at: float, width: float) -> float:
