@@ -20,14 +20,18 @@ from hetcal.metrics.history import History
 from hetcal.objectives import OBJECTIVES, Objective, gaussian_nll, squared_error
 from hetcal.prediction import DistributionMixin, Prediction, TransformedPrediction
 from hetcal.tabular.building import check_estimator_options, resolve_name
+from hetcal.tabular.encoding import fit_column_scaler
 from hetcal.tabular.model import TabularModel, TrainingRows
 from hetcal.training import MIN_ROWS_FOR_VALIDATION
 from hetcal.transforms import TRANSFORMS, PerTarget, Standardizer, TargetTransform
 
-# The standardized target is rounded to a thousandth of its standard deviation, which is the estimators' floor of sigma.
+# The standardized target is rounded to a millionth of its standard deviation, which is the estimators' floor of sigma.
 # This removes rounding errors of y (in kelvin instead of degrees Celsius, say). Otherwise a single bit would lead to
 # another model, because training is chaotic.
-TARGET_GRID = 2.0**-10
+TARGET_GRID = 2.0**-20
+# Where the standard deviation of y is this many times the one that its quartiles suggest, few values make it up: gross
+# errors. Then y is scaled by the quartiles, and no value counts as farther away than this.
+GROSS_ERROR = 30.0
 
 
 class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
@@ -61,7 +65,7 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         batch_size: Rows per training step.
         max_steps: Upper limit on the training steps; it bounds the training time for any number of rows.
         max_epochs: Upper limit on the passes over the data.
-        patience: Epochs without a better validation score after which training stops.
+        patience: Training steps without a better validation score after which training stops.
         validation_fraction: Fraction of the training rows held out to choose the best epoch.
         input_noise: Noise on the standardized inputs in training, which widens the intervals of small tables;
             `hetcal.training.TrainingSettings` describes how it depends on the number of rows.
@@ -113,9 +117,9 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         batch_size: int = 128,
         max_steps: int = 8_000,
         max_epochs: int = 500,
-        patience: int = 30,
+        patience: int = 1_000,
         validation_fraction: float = 0.1,
-        input_noise: float = 2.0,
+        input_noise: float = 0.0,
         column_order: str = "by_name",
         random_state: Any = None,
         device: str = "cpu",
@@ -199,7 +203,7 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
             transform = fit_transform(name, target, weights)
             target = transform.forward(target)
         scaler = fit_target_scaler(target, rows.weights)
-        standardized = TARGET_GRID * np.round(scaler.transform(target) / TARGET_GRID)
+        standardized = standardize_target(target, scaler)
         estimator, history = self._train(
             objective,
             rows,
@@ -314,8 +318,20 @@ def warn_of_constants(target: Floats) -> None:
             )
 
 
+def standardize_target(target: Floats, scaler: Standardizer) -> Floats:
+    """The target as it is trained: standardized, without gross errors and rounding errors."""
+    limited = np.clip(scaler.transform(target), -GROSS_ERROR, GROSS_ERROR)
+    return np.asarray(TARGET_GRID * np.round(limited / TARGET_GRID))
+
+
 def fit_target_scaler(target: Floats, weights: Floats) -> Standardizer:
+    """Mean and standard deviation, or median and quartiles where few values make up the standard deviation."""
     scaler = Standardizer().fit(target, weights)
+    robust = fit_column_scaler(target.reshape(len(target), -1), weights)
+    shape = scaler.spread.shape
+    has_errors = scaler.spread > GROSS_ERROR * robust.spread.reshape(shape)
+    scaler.center = np.where(has_errors, robust.center.reshape(shape), scaler.center)
+    scaler.spread = np.where(has_errors, robust.spread.reshape(shape), scaler.spread)
     # Intervals around a constant are then narrow relative to it, in any units.
     scaler.spread = np.where(scaler.is_constant, 1e-6, scaler.spread)
     return scaler
