@@ -1,4 +1,4 @@
-"""The paper's network, which any `nn.Module` from (n, d) to (n, k) can replace, the default's, and changes to others."""
+"""The paper's network, which any `nn.Module` from (n, d) to (n, k) can replace, that of the default, and changes."""
 
 import math
 from collections.abc import Callable, Sequence
