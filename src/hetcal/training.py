@@ -10,7 +10,7 @@ recovery from a loss that is not finite.
 import math
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -232,9 +232,9 @@ class TrainingRun:
         self.training, self.validation = split_tensors(rows, settings.validation_fraction, self.generator, groups)
         n, self.n_train = len(rows), len(self.training)
         if copies is not None and settings.validation_fraction:
-            # Every row is on both sides, with shares of its weight; only their ratios matter.
-            n = self.n_train = round(float(copies.sum()))
-            self.training = self.validation = rows
+            # Every row is on both sides, with shares of its weight; only their ratios matter, and no epoch overfits.
+            n, self.training, self.validation = round(float(copies.sum())), rows, rows
+            self.n_train, settings = n, replace(settings, standard_errors=0.0)
         self.noise_std = settings.input_noise_for(n)
         self.step, self.best_step = Step(estimator, settings, n, settings.planned_steps(len(self.training))), 0
         self.checkpoints = Checkpoints(estimator, self.validation.weight, settings.standard_errors)
