@@ -84,7 +84,7 @@ def test_several_targets_are_fitted_one_by_one():
 
 
 def test_noise_is_predicted_as_nearly_the_mean():
-    """Also with more columns than rows: on new rows at most 10 % worse than the mean of y, on average over 20 tables."""
+    """Also with more columns than rows: on new rows at most 10 % worse than the mean of y, over 20 tables."""
     for n, d in ((200, 5), (40, 100)):
         excess = []
         for seed in range(20):

@@ -70,7 +70,7 @@ def test_fallback_learns_too():
 
 def test_other_errors_are_not_swallowed():
     networks = MemberNetworks(plain(), MEMBERS, n_targets=1, seed=0)
-    with pytest.raises(RuntimeError, match="shape|size"):
+    with pytest.raises(RuntimeError, match=r"shape|size"):
         networks(torch.zeros(2, 4))
     assert not networks.networks.one_by_one
 
