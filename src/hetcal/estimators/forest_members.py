@@ -61,7 +61,8 @@ class ForestMembers(nn.Module):
         inputs, targets, weights = (values.cpu().numpy() for values in (x, y, weight))
         trees = [
             tree
-            for part, rows in enumerate(seen)
+            # As arrays, because a tensor of a single row number would index like a plain number.
+            for part, rows in enumerate(index.cpu().numpy() for index in seen)
             for tree in grow_forest(inputs[rows], targets[rows], weights[rows].astype(np.float64), seed + part)
         ]
         sizes = [len(tree["right"]) for tree in trees]

@@ -200,7 +200,8 @@ def pool_factor(
             shares.append(weights[rows])
         total = np.concatenate(shares)
         first = np.concatenate([a + b for a, b in zip(ones[::2], ones[1::2], strict=True)])
-        log_factor += np.log((total @ np.concatenate(twos)) / np.maximum(total @ first, 1e-300))
+        # Errors of exactly 0, of a constant target, have the ratio 1.
+        log_factor += np.log((total @ np.concatenate(twos) + 1e-300) / (total @ first + 1e-300))
     return np.clip(np.exp(2 * (1 - 1 / parts) * log_factor), 0.5, 1.0)
 
 
