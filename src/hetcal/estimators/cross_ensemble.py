@@ -41,14 +41,9 @@ class MemberGroup:
 
 
 def plan_groups(n: int, n_inputs: int) -> list[MemberGroup]:
-    """The groups for n rows: from slow functions to fast ones, which need many rows per input.
-
-    Chosen on the tuning tables (benchmarks/peers); with many rows the fast group wins, and a third one is a waste.
-    """
-    many_rows = min(1.0, n / (25 * n_inputs))
-    if n <= 1500:
-        return [MemberGroup(0.1, 0.1), MemberGroup(0.3, 0.1), MemberGroup(0.2, 0.1 + 0.6 * many_rows)]
-    return [MemberGroup(0.1, 0.2), MemberGroup(0.2, 0.1 + 0.9 * many_rows)]
+    """The groups for n rows: one of slow functions, and one of fast functions, which need many rows per input."""
+    slow, fast = (0.1, 0.6) if n <= 1500 else (0.2, 0.9)
+    return [MemberGroup(0.1, slow), MemberGroup(0.2, 0.1 + fast * min(1.0, n / (25 * n_inputs)))]
 
 
 class CrossEnsemble(nn.Module):
