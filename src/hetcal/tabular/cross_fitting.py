@@ -102,6 +102,9 @@ def cross_fit(
         run.history.stopped = "interrupted"
         message = f"training was interrupted after {run.steps_done} step(s); the best weights so far are kept"
         warnings.warn(message, TrainingWarning, stacklevel=2)
+    if run.history.stopped == "max_seconds":
+        message = f"training reached max_seconds after {run.steps_done} of {run.steps} steps; the best weights are kept"
+        warnings.warn(message, TrainingWarning, stacklevel=2)
     return run.history, run.finish()
 
 
