@@ -11,6 +11,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ WARM_UP_STEPS = 100
 GroupNumbers = NDArray[np.int64] | None
 
 
-def bounded(default: float, low: float, high: float = math.inf, **rule: bool) -> Any:
+def bounded(default: float | None, low: float, high: float = math.inf, **rule: bool) -> Any:
     """A setting with its default and the bounds that `check_number` applies to it."""
     return field(default=default, metadata={"low": low, "high": high, **rule})
 
@@ -61,6 +62,7 @@ class TrainingSettings:
         batch_size: Rows per training step.
         max_steps: Upper limit on the optimizer steps; it bounds the training time for any number of rows.
         max_epochs: Upper limit on the passes over the data.
+        max_seconds: Upper limit on the seconds of training, or None; it ends with the epoch that exceeds it.
         patience: Epochs without a better criterion (see `History`) after which training stops.
         standard_errors: The earliest epoch is kept whose criterion is within this many standard errors of the best.
         input_noise: Noise added to `x`, drawn anew in each step, with a standard deviation of `input_noise / sqrt(n)`
@@ -80,6 +82,7 @@ class TrainingSettings:
     batch_size: int = bounded(128, low=1, integer=True)
     max_steps: int = bounded(8_000, low=1, integer=True)
     max_epochs: int = bounded(500, low=1, integer=True)
+    max_seconds: float | None = bounded(None, low=0, open_low=True)
     patience: int = bounded(30, low=1, integer=True)
     standard_errors: float = bounded(1.0, low=0)
     input_noise: float = bounded(0.0, low=0)
@@ -90,7 +93,7 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         for setting in fields(self):
-            if setting.metadata:
+            if setting.metadata and getattr(self, setting.name) is not None:
                 check_number(setting.name, getattr(self, setting.name), **setting.metadata)
         try:
             torch.empty(0, device=self.device)
@@ -154,11 +157,8 @@ def train(
         run.train_epochs()
     except KeyboardInterrupt:
         run.history.stopped = "interrupted"
-        warnings.warn(
-            f"training was interrupted after {len(run.history)} epoch(s); the best weights so far are kept",
-            TrainingWarning,
-            stacklevel=2,
-        )
+        message = f"training was interrupted after {len(run.history)} epoch(s); the best weights so far are kept"
+        warnings.warn(message, TrainingWarning, stacklevel=2)
     finally:
         run.finish()
     return run.history
@@ -241,7 +241,7 @@ class TrainingRun:
     def train_epochs(self) -> None:
         """Train until patience, steps or epochs are exhausted."""
         settings, history = self.settings, self.history
-        numbers = range(settings.max_epochs)
+        numbers, start = range(settings.max_epochs), monotonic()
         with tqdm(numbers, desc="training", unit="epoch", disable=not settings.progress, leave=False) as bar:
             for epoch in bar:
                 self.train_epoch(epoch)
@@ -253,6 +253,10 @@ class TrainingRun:
                     return
                 if self.step.steps >= settings.max_steps:
                     history.stopped = "max_steps"
+                    return
+                if settings.max_seconds is not None and monotonic() - start > settings.max_seconds:
+                    history.stopped, message = "max_seconds", f"max_seconds={settings.max_seconds:g} ended training"
+                    warnings.warn(f"{message}; the best weights so far are kept", TrainingWarning, stacklevel=3)
                     return
 
     def train_epoch(self, epoch: int) -> None:
@@ -302,12 +306,9 @@ class TrainingRun:
 
 def check_mean(prediction: Prediction, y: Tensor) -> None:
     if y.is_floating_point() and prediction.mean.shape != y.shape:  # labels of classes are integers
-        raise must(
-            "the estimator's mean",
-            f"have the shape of y, {tuple(y.shape)}",
-            f"shape {tuple(prediction.mean.shape)}",
-            "for k targets give y as (n, k) and the estimator n_targets=k",
-        )
+        rule, found = f"have the shape of y, {tuple(y.shape)}", f"shape {tuple(prediction.mean.shape)}"
+        advice = "for k targets give y as (n, k) and the estimator n_targets=k"
+        raise must("the estimator's mean", rule, found, advice)
 
 
 def check_loss(objective_rows: Tensor, y: Tensor) -> None:

@@ -197,7 +197,9 @@ def test_share_of_dropped_units():
     network = nn.Sequential(nn.Dropout(0.3), nn.Linear(8, 2, bias=False))
     ensemble = Ensemble(network, members=6)
     with torch.no_grad():
-        ensemble.networks.stacked["1/weight"].copy_(torch.full((6, 2, 8), 0.7 / 8))  # the mean output is the share that is kept
+        ensemble.networks.stacked["1/weight"].copy_(
+            torch.full((6, 2, 8), 0.7 / 8)
+        )  # the mean output is the share that is kept
     kept = ensemble.member_outputs(torch.ones(50, 8))[..., 0].mean(1)
     assert ((kept - 0.7).abs() < 6 * (0.3 * 0.7 / 400) ** 0.5).all()
 

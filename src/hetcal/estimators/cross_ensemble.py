@@ -25,7 +25,7 @@ from hetcal.estimators.held_out import (
 )
 from hetcal.families import SCORES, Empirical
 from hetcal.networks import LinearInputs
-from hetcal.prediction import Prediction
+from hetcal.prediction import Prediction, from_columns
 
 # Limits of the logarithm of sigma, in units of the standardized target; they hardly ever bind.
 LEAST_LOG_STD, MOST_LOG_STD = -14.0, 3.0
@@ -118,6 +118,18 @@ class CrossEnsemble(nn.Module):
 
     def forward(self, x: Tensor) -> Prediction:
         """The calibrated prediction of the whole pool."""
+        location, scale, widened = self.pool(x, is_widened=bool(self.widening))
+        t_mean, t_std, family = Empirical(self.shape.cpu().numpy()).standardized()
+        unit = self.factor * widened
+        center, total = location + unit * torch.as_tensor(t_mean), unit * torch.as_tensor(t_std)
+        share = scale / widened
+        columns = [center, total, total * (1 - share.square()).clamp_min(0).sqrt(), total * share]
+        if self.n_targets == 1:
+            columns, family = [column[:, 0] for column in columns], family.target(0)
+        return from_columns((column.float() for column in columns), family)
+
+    def pool(self, x: Tensor, is_widened: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """Location, scale and widened scale of all members together, (n, targets): tensors only, for ONNX."""
         members = self.member_predictions(x)
         linear_mean, linear_std = self.linear_predictions(x)
         mean, std = (
@@ -126,30 +138,18 @@ class CrossEnsemble(nn.Module):
         weights = self.group_weights
         location = torch.tensordot(weights[:-1], mean.mean(1), 1) + weights[-1] * linear_mean.double().mean(0)
         scale = torch.tensordot(weights[:-1], std.mean(1), 1) + weights[-1] * linear_std.double().mean(0)
-        widened = scale * self.disagreement(mean, scale)
-        t_mean, t_std, family = Empirical(self.shape.cpu().numpy()).standardized()
-        unit = self.factor * widened
-        center, total = location + unit * torch.as_tensor(t_mean), unit * torch.as_tensor(t_std)
-        share = scale / widened
-        columns = [center, total, total * (1 - share.square()).clamp_min(0).sqrt(), total * share]
-        if self.n_targets == 1:
-            columns, family = [column[:, 0] for column in columns], family.target(0)
-        return Prediction(*(column.float() for column in columns), family=family)
+        return location, scale, scale * self.disagreement(mean, scale) if is_widened else scale
 
     def disagreement(self, mean: Tensor, scale: Tensor) -> Tensor:
         """Factor of the scale, (n, targets), for means (groups, parts, n, targets) that differ between the groups.
 
         It is the geometric mean over choices of one member per group, because the widening was chosen for such choices.
         """
-        if not self.widening:
-            return torch.ones_like(scale)
         shares = self.group_weights[:-1, None, None]
-        logs = torch.zeros_like(scale)
-        for choice in self.choices:
-            picked = mean[torch.arange(self.n_groups), choice]  # (groups, n, targets)
-            between = (shares * (picked - (shares * picked).sum(0) / shares.sum()).square()).sum(0)
-            logs += (self.widening * between / scale.square()).log1p() / 2
-        return (logs / len(self.choices)).exp()
+        picked = mean[torch.arange(self.n_groups), self.choices]  # (choices, groups, n, targets)
+        center = (shares * picked).sum(1, keepdim=True) / shares.sum()
+        between = (shares * (picked - center).square()).sum(1)
+        return ((self.widening * between / scale.square()).log1p().mean(0) / 2).exp()
 
     def calibrate(self, held_out: HeldOut, y: Floats, weights: Floats) -> "Calibration":
         """Learn weights, widening, shape and pool factor from held-out predictions (the last group is the linear one)."""
