@@ -207,7 +207,8 @@ class LinearInputs(nn.Module):
         self.scale.copy_(torch.where(scale > 1e-6, scale, 1.0))
 
     def unsquash(self, x: Tensor) -> Tensor:
-        numbers = SQUASH_LIMIT * (x[..., : self.n_numbers, :] / SQUASH_LIMIT).sinh()
+        z = x[..., : self.n_numbers, :] / SQUASH_LIMIT
+        numbers = SQUASH_LIMIT * (z.exp() - (-z).exp()) / 2  # sinh, which ONNX runtimes do not have for float64
         return torch.cat([numbers, x[..., self.n_numbers :, :]], dim=-2)
 
     def forward(self, x: Tensor) -> Tensor:

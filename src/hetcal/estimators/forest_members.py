@@ -85,9 +85,9 @@ class ForestMembers(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and std, (parts, n, targets) each."""
-        node = self.roots.view(1, -1).expand(len(x), -1)  # (n, trees)
+        node = self.roots.long().view(1, -1).expand(x.shape[0], -1)  # (n, trees); len(x) would be a constant in an ONNX graph
         for _ in range(MOST_DEPTH):
-            right = self.right[node]
+            right = self.right[node].long()
             goes_left = x.gather(1, self.feature[node].long()) <= self.threshold[node]
             is_leaf = right == node
             node = torch.where(is_leaf, node, torch.where(goes_left, node + 1, right))
