@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CHECKED := src tests benchmarks examples
 
-.PHONY: help demo test lint format speed paper clean
+.PHONY: help demo test lint format speed paper peers clean
 
 help:
 	@echo "make demo    fit the paper's four methods, print a table, draw the pictures"
@@ -14,6 +14,7 @@ help:
 	@echo "make format  let ruff format the code"
 	@echo "make speed   measure the speed table of benchmarks/speed"
 	@echo "make paper   run the paper's study: its table and figures (QUICK=1: a first look in minutes; JOBS=2)"
+	@echo "make peers   compare the default with other libraries (QUICK=1: four sets, in a quarter of an hour)"
 
 demo: $(INSTALLED)
 	$(BIN)/hetcal demo
@@ -48,6 +49,19 @@ paper: $(INSTALLED)
 	$(BIN)/hetcal bench table $(SHOWN)/results --format markdown > $(SHOWN)/table.md
 	$(BIN)/hetcal bench figures $(SHOWN)/results --out $(SHOWN)
 	$(BIN)/hetcal bench table $(SHOWN)/results
+
+# All of it needs the tables of the study "tuning": HETCAL_TABLES=folder make peers.
+PEERS := benchmarks/peers
+PEERS_SHOWN := $(PEERS)$(if $(QUICK),/quick)
+peers: $(VENV)/.peers
+	$(BIN)/hetcal bench run $(PEERS)/protocol.toml --out $(PEERS_SHOWN)/results --jobs $(JOBS) $(if $(QUICK),--quick)
+	$(BIN)/hetcal bench table $(PEERS_SHOWN)/results --format csv > $(PEERS_SHOWN)/summary.csv
+	$(BIN)/hetcal bench table $(PEERS_SHOWN)/results --format cells > $(PEERS_SHOWN)/cells.csv
+	$(BIN)/python $(PEERS)/claims.py $(PEERS_SHOWN)
+
+$(VENV)/.peers: $(INSTALLED)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[peers]'
+	touch $@
 
 # torch first and with its exact version: otherwise pip may choose a build with gigabytes of GPU libraries.
 $(INSTALLED): pyproject.toml constraints.txt

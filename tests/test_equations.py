@@ -28,7 +28,7 @@ from hetcal.estimators.uninformative import RandomSigma
 from hetcal.families import GAUSSIAN, Laplace, StudentT, TensorFunctions
 from hetcal.metrics import ce
 from hetcal.networks import MLP
-from hetcal.objectives import beta_nll, capped_nll, crps_loss, faithful_nll, gaussian_nll, nll_loss, squared_error
+from hetcal.objectives import beta_nll, crps_loss, faithful_nll, gaussian_nll, nll_loss, squared_error
 from hetcal.prediction import Prediction
 from hetcal.transforms import Log, Quantile, YeoJohnson
 
@@ -87,7 +87,7 @@ def test_variance_head():
     network, x, raw = raw_and_input(2)
     prediction = VarianceHead(network)(x)
     assert_allclose(prediction.mean.detach(), raw[:, 0], rtol=1e-5)
-    assert_allclose(prediction.std.detach(), softplus(raw[:, 1]) + 1e-3, rtol=1e-5)
+    assert_allclose(prediction.std.detach(), softplus(raw[:, 1]) + 1e-6, rtol=1e-5)
 
 
 def test_quantile_range():
@@ -96,7 +96,7 @@ def test_quantile_range():
     upper, lower = raw[:, 0] + softplus(raw[:, 1]), raw[:, 0] - softplus(raw[:, 2])
     for reading, c in {"half_range": 1.0, "normal": (norm.ppf(0.9) - norm.ppf(0.1)) / 2}.items():
         prediction = QuantileRange(network, reading=reading)(x)
-        assert_allclose(prediction.std.detach(), (upper - lower) / (2 * c) + 1e-3, rtol=1e-5)
+        assert_allclose(prediction.std.detach(), (upper - lower) / (2 * c) + 1e-6, rtol=1e-5)
 
 
 def test_mc_dropout():
@@ -162,7 +162,7 @@ def test_simultaneous_quantiles():
     levels = [0.01, 0.3, 0.5, 0.77, 0.99]
     assert_allclose(estimator.quantile(x, levels), np.column_stack([q(level) for level in levels]), rtol=1e-4)
     prediction = estimator(x)
-    sigma = (q(0.9) - q(0.2)) / (norm.ppf(0.9) - norm.ppf(0.2)) + 1e-3
+    sigma = (q(0.9) - q(0.2)) / (norm.ppf(0.9) - norm.ppf(0.2)) + 1e-6
     assert_allclose(prediction.std.detach(), sigma, rtol=1e-4)
     mean = np.mean([q(level) for level in (np.arange(4000) + 0.5) / 4000], axis=0)
     assert_allclose(prediction.mean.detach(), mean, atol=2e-3)
@@ -173,7 +173,7 @@ def test_ensembles():
     x = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
     ensemble = Ensemble(MLP(3, 2, width=8, depth=1), members=5)
     outputs = ensemble.member_outputs(x).detach().double().numpy()  # (5, 6, 2)
-    mu, sigma = outputs[..., 0], softplus(outputs[..., 1]) + 1e-3
+    mu, sigma = outputs[..., 0], softplus(outputs[..., 1]) + 1e-6
     mean = sum(mu) / 5
     aleatoric, epistemic = sum(sigma**2) / 5, sum((mu - mean) ** 2) / 5
     prediction = ensemble(x)
@@ -214,9 +214,6 @@ def test_likelihoods():
         assert_allclose(nll_loss(prediction, y), likelihood)
         assert_allclose(beta_nll(prediction, y), (SIGMA**2) ** 0.5 * likelihood)
         assert_allclose(faithful_nll(prediction, y), (Y - MU) ** 2 / 2 + likelihood)
-        most = 3 if np.mean(np.abs(z) > 3) <= 0.1 else np.inf
-        capped = -np.log(density.pdf(np.minimum(np.abs(z), most))) + np.log(SIGMA)
-        assert_allclose(capped_nll(prediction, y), capped)
         scores = [s * crps_by_definition(density.cdf, value) for s, value in zip(SIGMA, z, strict=True)]
         assert_allclose(crps_loss(prediction, y), scores, rtol=1e-4)
 

@@ -16,7 +16,6 @@ from hetcal.objectives import (
     CRITERIA,
     OBJECTIVES,
     beta_nll,
-    capped_nll,
     crps_loss,
     faithful_nll,
     gaussian_nll,
@@ -162,41 +161,15 @@ def test_crps_grows_with_the_error_and_no_faster():
     assert gradients(nll_loss, y=far)[0].abs().max() > 1e4
 
 
-@every_family
-def test_criterion_is_the_likelihood_without_outliers(family, distribution, score):
-    """Equal to the likelihood within three standard deviations, constant beyond: one row cannot decide when to stop."""
-    prediction = Prediction(torch.zeros(20), torch.full((20,), 2.0), family=family)
-
-    def judged(z):
-        """The first row z standard deviations off, the others 2.9."""
-        return 2.0 * torch.cat([torch.tensor([float(z)]), torch.full((19,), 2.9)])
-
-    assert_allclose(capped_nll(prediction, judged(2.9)), nll_loss(prediction, judged(2.9)), rtol=1e-5)
-    far = [capped_nll(prediction, judged(z)) for z in (3.1, -3.1, 1e6)]
-    assert_allclose(far[0], far[1], rtol=1e-5)
-    assert_allclose(far[0], far[2], rtol=1e-5)
-
-
-@every_family
-def test_criterion_is_not_fooled_by_a_sigma_that_collapses(family, distribution, score):
-    """With most rows far off nothing is capped: the smaller sigma, the worse."""
-    y = torch.linspace(-2, 2, 20)
-    scores = [
-        capped_nll(Prediction(torch.zeros(20), torch.full((20,), std), family=family), y).mean()
-        for std in (1.0, 0.1, 1e-3, 1e-6)
-    ]
-    assert scores == sorted(scores)
-
-
 def test_what_epochs_are_chosen_by():
-    """Likelihoods by the capped one, squared error and CRPS by themselves."""
+    """Likelihoods by the CRPS, which one outlier does not decide; squared error and CRPS by themselves."""
     assert {name for name, objective in OBJECTIVES.items() if objective in CRITERIA} == {
         "nll",
         "gaussian_nll",
         "beta_nll",
         "faithful_nll",
     }
-    assert set(CRITERIA.values()) == {capped_nll}
+    assert set(CRITERIA.values()) == {crps_loss}
 
 
 @pytest.mark.parametrize("name", sorted(OBJECTIVES))

@@ -31,6 +31,7 @@ from hetcal.exceptions import DegenerateDataWarning, DropoutInsertedWarning
 from hetcal.families import FAMILIES, StudentT
 from hetcal.metrics import evaluate
 from hetcal.objectives import gaussian_nll
+from hetcal.regressor import fit_target_scaler, standardize_target
 
 X, Y = load_diabetes(return_X_y=True)
 X, Y = X[:150], Y[:150]
@@ -456,6 +457,19 @@ def test_auto_without_validation_rows():
     with pytest.warns(DegenerateDataWarning, match="has no validation rows to choose by"):
         model = quick(target_transform="auto", validation_fraction=0.0, max_epochs=2).fit(X, Y)
     assert model.target_transform_ is None
+
+
+def test_gross_errors_in_y_do_not_set_its_scale():
+    """1e5 added to one of 1,000 values: the others keep their scale and differences; a heavy tail keeps its own."""
+    y = np.random.default_rng(0).normal(size=1000)
+    wrong = np.append(y[1:], y[0] + 1e5)
+    scaler = fit_target_scaler(wrong, np.ones(1000))
+    assert_allclose([scaler.scale, scaler.center * scaler.magnitude], [1, 0], atol=0.1)
+    trained = standardize_target(wrong, scaler)
+    assert trained.max() == 30
+    assert_allclose(np.diff(trained[:100]), np.diff(wrong[:100]) / scaler.scale, atol=2e-6)
+    skewed = np.exp(1.5 * y)
+    assert_allclose(fit_target_scaler(skewed, np.ones(1000)).scale, skewed.std(), rtol=1e-9)
 
 
 def test_several_targets():

@@ -14,7 +14,7 @@ from hetcal import HCRegressor
 from hetcal.estimators import QuantileRange, VarianceHead, predict
 from hetcal.exceptions import TrainingDivergedError, TrainingWarning
 from hetcal.networks import MLP
-from hetcal.objectives import capped_nll, gaussian_nll, nll_loss, squared_error
+from hetcal.objectives import crps_loss, gaussian_nll, nll_loss, squared_error
 from hetcal.prediction import Prediction
 from hetcal.training import TrainingRun, TrainingSettings, batches, check_rows, rate_factor, split_tensors, train
 
@@ -68,7 +68,7 @@ def test_best_weights_are_restored():
     _, validation = split_tensors(check_rows(X, Y, None, SETTINGS), 0.1, torch.Generator().manual_seed(0))
     prediction = predict(estimator, validation.x)
     kept = history.criterion[history.best_epoch]
-    assert_allclose(capped_nll(prediction, validation.y).mean(), kept, rtol=1e-4)
+    assert_allclose(crps_loss(prediction, validation.y).mean(), kept, rtol=1e-4)
     expected = history.validation["objective"][history.best_epoch]
     assert_allclose(gaussian_nll(prediction, validation.y).mean(), expected, rtol=1e-4)
     assert not estimator.training
@@ -102,7 +102,7 @@ def test_several_targets_weigh_the_same():
     rmse = np.sqrt(((y.numpy() - before.mean)[training] ** 2).mean())
     assert_allclose(history.train["rmse"][0], rmse, rtol=1e-4)
     rows = history.validation_rows
-    kept = capped_nll(predict(estimator, X[rows]), y[rows]).mean()
+    kept = crps_loss(predict(estimator, X[rows]), y[rows]).mean()
     assert_allclose(kept, history.criterion[history.best_epoch], rtol=1e-4)
 
 
@@ -189,14 +189,14 @@ def test_weight_decay_and_input_noise_depend_on_the_number_of_rows(n, decay, noi
 
 
 def test_settings_are_immutable_and_have_the_defaults_of_the_models():
-    """Of those that both have: noise on the inputs is the exception, which only suits tables."""
+    """Of those that both have."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         SETTINGS.max_epochs = 3
     parameters = inspect.signature(HCRegressor).parameters
     shared = [field for field in dataclasses.fields(TrainingSettings) if field.name in parameters]
     different = {field.name for field in shared if field.default != parameters[field.name].default}
     assert len(shared) == 11
-    assert different == {"input_noise"}
+    assert different == set()
 
 
 def test_an_unknown_setting_is_refused():
@@ -212,7 +212,7 @@ def test_no_standard_errors_keep_the_best_epoch():
 
 
 def test_patience():
-    """Training stops `patience` epochs after the best one."""
+    """Training stops `patience` steps after the best epoch; 50 rows are one step an epoch."""
     script = [(5.0, 1.0), (5.0, 0.5), *[(5.0, 0.7)] * 20]
     history = train(head(), Scripted(script), X[:50], Y[:50], max_epochs=20, patience=3)
     assert history.stopped == "patience"
@@ -220,11 +220,34 @@ def test_patience():
     assert len(history) == 5
 
 
-def test_max_steps_bounds_the_training():
-    """400 rows, 360 to train, are 3 steps an epoch: 10 steps are reached in the fourth."""
+def test_patience_counts_steps():
+    """Without learning no epoch is better than the first; 100 steps later training stops, 1 or 3 steps an epoch."""
+    for n, epochs in ((50, 101), (400, 35)):
+        history = train(head(), gaussian_nll, X[:n], Y[:n], learning_rate=1e-30, patience=100)
+        assert (history.stopped, len(history)) == ("patience", epochs)
+
+
+def test_max_steps_bounds_the_training(monkeypatch):
+    """400 rows, 360 to train, are 3 steps an epoch: the tenth step is the first of the fourth epoch, and the last."""
+    taken = []
+    monkeypatch.setattr(torch.optim.AdamW, "step", lambda self: taken.append(1))
     history = train(head(), gaussian_nll, X, Y, max_steps=10)
     assert history.stopped == "max_steps"
     assert len(history) == 4
+    assert len(taken) == 10
+
+
+@pytest.mark.parametrize("n", [50, 400])
+def test_the_learning_rate_falls_to_nothing_for_few_rows_too(n, monkeypatch):
+    """Over the planned steps, however few: the last is far below the peak."""
+    rates = []
+    step = torch.optim.AdamW.step
+    monkeypatch.setattr(
+        torch.optim.AdamW, "step", lambda self: (rates.append(self.param_groups[0]["lr"]), step(self))[1]
+    )
+    train(head(), gaussian_nll, X[:n], Y[:n], max_epochs=40)
+    assert max(rates) > 1.9e-3
+    assert rates[-1] < 2e-5
 
 
 def test_learning_rate_rises_then_falls_to_nothing():

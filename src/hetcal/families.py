@@ -20,7 +20,7 @@ QUADRATURE_NODES = 48
 
 
 class Family:
-    """Distribution of the standardized residual z = (y - mean) / std: symmetric, mean 0, variance 1."""
+    """Distribution of the standardized residual z = (y - mean) / std: mean 0, variance 1."""
 
     name: str
 

@@ -36,6 +36,8 @@ ONE_PASS = {"estimator_options": {"samples": 1}}
 # The estimator's own loss does all the training; the objective only judges epochs.
 OWN_LOSS_ONLY = {"objective_weight": 0.0}
 
+# The method of `HCRegressor()`.
+DEFAULT = "cross_hc"
 # The rows of the paper's Table 1.
 PAPER = ("mc_dropout", "hnn", "dropout_hc", "quantile_hc")
 METHODS = {

@@ -1,4 +1,4 @@
-"""The paper's network, which any `nn.Module` from (n, d) to (n, k) can replace, the default's, and changes to others."""
+"""The paper's network, which any `nn.Module` from (n, d) to (n, k) can replace, that of the default, and changes."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -142,7 +142,9 @@ class MemberMLPs(nn.Module):
         self.linear = nn.Parameter(torch.zeros(members, self.n_means, n_inputs))
         self.path = LinearInputs(n_inputs, n_numbers)
         rates = torch.tensor([check_number("dropout", rate, 0, 1, open_high=True) for rate in dropout])
-        self.register_buffer("dropped", (rates * 256).round().sub(128).to(torch.int8).view(-1, 1, 1), persistent=False)
+        self.register_buffer(
+            "dropped", (rates * 256).round().clamp(max=255).sub(128).to(torch.int8).view(-1, 1, 1), persistent=False
+        )
         self.register_buffer("kept", (256 / (128 - self.dropped.float())), persistent=False)
 
     frequency: Tensor

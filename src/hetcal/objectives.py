@@ -8,7 +8,6 @@ estimator into the likelihood; `squared_error` does not train sigma. The likelih
 from collections.abc import Callable
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from hetcal.prediction import Prediction
@@ -18,8 +17,6 @@ Objective = Callable[[Prediction, Tensor], Tensor]
 # How strongly the scale weights the rows in `beta_nll`: 0 is the likelihood, 1 gives the mean the gradient of the
 # squared error.
 BETA = 0.5
-# Largest fraction of the rows that count as outliers in `capped_nll`.
-MOST_OUTLIERS = 0.1
 
 
 def squared_error(prediction: Prediction, y: Tensor) -> Tensor:
@@ -107,34 +104,9 @@ def crps_loss(prediction: Prediction, y: Tensor) -> Tensor:
     return score  # (n,)
 
 
-def capped_nll(prediction: Prediction, y: Tensor) -> Tensor:
-    r"""The likelihood as a criterion for epochs, with outliers capped at three standard deviations.
-
-    .. math:: -\log f\left(\min\left(\frac{|y - \mu|}{\sigma}, 3\right)\right) + \log \sigma
-
-    Without the cap, a single outlier among a few dozen validation rows could stop training while the mean is still
-    coarse. If more than a tenth of the rows are that far away, they are not outliers: sigma is too small, and nothing
-    is capped. Otherwise a collapsing sigma would look better the smaller it is.
-
-    >>> import torch
-    >>> y = torch.zeros(20).index_fill(0, torch.tensor(0), 40.0)
-    >>> capped_nll(Prediction(torch.zeros(20), torch.ones(20)), y)[:2]
-    tensor([5.4189, 0.9189])
-    """
-    z: Tensor = prediction.z(y)
-    share = (z.abs() > 3).float().mean(0)  # of each target
-    z = torch.where(share <= MOST_OUTLIERS, z.clamp(-3, 3), z)
-    density: Tensor = prediction.family.log_density(z)
-    return prediction.std.log() - density  # (n,)
-
-
-# The criterion by which the best epoch is chosen, where it is not the objective itself.
-CRITERIA: dict[Objective, Objective] = {
-    nll_loss: capped_nll,
-    gaussian_nll: capped_nll,
-    beta_nll: capped_nll,
-    faithful_nll: capped_nll,
-}
+# The criterion by which the best epoch is chosen, where it is not the objective itself. A single outlier among a few
+# dozen validation rows would decide by its likelihood; it counts in the CRPS only by its distance.
+CRITERIA: dict[Objective, Objective] = dict.fromkeys((nll_loss, gaussian_nll, beta_nll, faithful_nll), crps_loss)
 OBJECTIVES: dict[str, Objective] = {
     "squared_error": squared_error,
     "nll": nll_loss,

@@ -216,8 +216,8 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         y = torch.from_numpy(scale.standardize(rows.target))
         if self._is_cross:
             ensemble, history, held = self._cross_fit(objective, rows, y, self.family)
-            columns = scale.forward(rows.target).reshape(len(y), -1)
-            return Candidate(scale, ensemble, history, ensemble.calibrate(held, columns, rows.weights))
+            targets = y.reshape(len(y), -1).double().numpy()
+            return Candidate(scale, ensemble, history, ensemble.calibrate(held, targets, rows.weights))
         estimator, history = self._train(
             objective,
             rows,

@@ -10,7 +10,7 @@ recovery from a loss that is not finite.
 import math
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from time import monotonic
 from typing import Any
 
@@ -36,7 +36,7 @@ WEIGHT_DECAY_ROWS = 1000
 # Even with very few rows, noise must not dominate the inputs.
 MAX_INPUT_NOISE = 0.3
 MAX_BAD_STEPS = 20
-WARM_UP_STEPS = 100
+WARM_UP_STEPS = 100  # at most a tenth of the planned ones
 
 GroupNumbers = NDArray[np.int64] | None
 
@@ -55,19 +55,18 @@ class TrainingSettings:
             paper). With 0 the objective only judges the epochs.
         validation_fraction: Fraction of the rows held out to choose the best epoch; 0 trains on all rows for
             `max_epochs`.
-        learning_rate: Peak learning rate of AdamW. It rises over the first 100 steps, then falls to 0 along half a
-            cosine over `max_steps`.
+        learning_rate: Peak learning rate of AdamW. It rises over the first steps, then falls to 0 along half a cosine
+            over the planned steps: `max_steps`, or those of `max_epochs` if they are fewer.
         weight_decay: Weight decay of AdamW. With n > 1,000 rows it is multiplied by 1,000 / n, because a prior has
             less influence the more data there are. Parameters named raw_* (rates, degrees of freedom) do not decay.
         batch_size: Rows per training step.
         max_steps: Upper limit on the optimizer steps; it bounds the training time for any number of rows.
         max_epochs: Upper limit on the passes over the data.
         max_seconds: Upper limit on the seconds of training, or None; it ends with the epoch that exceeds it.
-        patience: Epochs without a better criterion (see `History`) after which training stops.
+        patience: Steps without a better criterion (see `History`) after which training stops.
         standard_errors: The earliest epoch is kept whose criterion is within this many standard errors of the best.
         input_noise: Noise added to `x`, drawn anew in each step, with a standard deviation of `input_noise / sqrt(n)`
-            for n rows, at most 0.3. Without it the intervals of small data sets are too narrow, because training rows
-            lie closer to the fitted curve than new rows do.
+            for n rows, at most 0.3. It widens the intervals of small data sets, but too much where y has hardly noise.
         gradient_clip: Gradients are clipped to this multiple of their usual norm. A fixed limit would slow down the
             end of training, where sigma is small and every gradient of the likelihood is large.
         seed: Seed of the validation split, of the order of the rows and of the input noise.
@@ -83,7 +82,7 @@ class TrainingSettings:
     max_steps: int = bounded(8_000, low=1, integer=True)
     max_epochs: int = bounded(500, low=1, integer=True)
     max_seconds: float | None = bounded(None, low=0, open_low=True)
-    patience: int = bounded(30, low=1, integer=True)
+    patience: int = bounded(1_000, low=1, integer=True)
     standard_errors: float = bounded(1.0, low=0)
     input_noise: float = bounded(0.0, low=0)
     gradient_clip: float = bounded(3.0, low=1)
@@ -103,6 +102,9 @@ class TrainingSettings:
 
     def weight_decay_for(self, n: int) -> float:
         return self.weight_decay * min(1, WEIGHT_DECAY_ROWS / n)
+
+    def planned_steps(self, n_train: int) -> int:
+        return min(self.max_steps, self.max_epochs * math.ceil(n_train / self.batch_size))
 
     def input_noise_for(self, n: int) -> float:
         return min(MAX_INPUT_NOISE, self.input_noise / n**0.5)
@@ -227,14 +229,14 @@ class TrainingRun:
         self.estimator, self.objective, self.settings = estimator, objective, settings
         self.criterion = CRITERIA.get(objective, objective)
         self.generator = torch.Generator().manual_seed(settings.seed)
-        fraction, n = settings.validation_fraction, len(rows)
-        self.training, self.validation = split_tensors(rows, fraction, self.generator, groups)
-        if copies is not None:
-            # Every row is on both sides, with shares of its weight; only their ratios matter.
-            n, self.training, self.validation = round(float(copies.sum())), rows, rows if fraction else self.validation
-        self.n_train = n if copies is not None else len(self.training)
+        self.training, self.validation = split_tensors(rows, settings.validation_fraction, self.generator, groups)
+        n, self.n_train = len(rows), len(self.training)
+        if copies is not None and settings.validation_fraction:
+            # Every row is on both sides, with shares of its weight; only their ratios matter, and no epoch overfits.
+            n, self.training, self.validation = round(float(copies.sum())), rows, rows
+            self.n_train, settings = n, replace(settings, standard_errors=0.0)
         self.noise_std = settings.input_noise_for(n)
-        self.step = Step(estimator, settings, n)
+        self.step, self.best_step = Step(estimator, settings, n, settings.planned_steps(len(self.training))), 0
         self.checkpoints = Checkpoints(estimator, self.validation.weight, settings.standard_errors)
         self.history = History(validation_rows=self.validation.index.tolist())
 
@@ -248,7 +250,7 @@ class TrainingRun:
                 if len(self.validation):
                     self.validate(epoch)
                     bar.set_postfix(validation=f"{history.criterion[-1]:.3f}", best=f"{min(history.criterion):.3f}")
-                if len(self.validation) and epoch - self.checkpoints.epoch >= settings.patience:
+                if len(self.validation) and self.step.steps - self.best_step >= settings.patience:
                     history.stopped = "patience"
                     return
                 if self.step.steps >= settings.max_steps:
@@ -260,9 +262,11 @@ class TrainingRun:
                     return
 
     def train_epoch(self, epoch: int) -> None:
-        """One pass over the training rows."""
+        """One pass over the training rows, cut short at `max_steps`."""
         record = EpochRecord()
         for batch in batches(self.training, self.settings.batch_size, self.generator, self.noise_std):
+            if self.step.steps >= self.settings.max_steps:
+                break
             prediction, objective_rows, own_rows = self.losses(batch)
             loss = self.settings.objective_weight * objective_rows + own_rows
             self.step((batch.weight * loss).mean(), epoch)
@@ -282,6 +286,8 @@ class TrainingRun:
         self.estimator.train()
         record.append_to(self.history.validation)
         self.checkpoints.consider(epoch, torch.cat(scores))
+        if self.checkpoints.epoch == epoch:
+            self.best_step = self.step.steps
         self.history.criterion.append(self.checkpoints.mean(torch.cat(scores)))
 
     def losses(self, batch: TensorRows) -> tuple[Prediction, Tensor, Tensor]:
@@ -349,13 +355,11 @@ def batches(
 class Step:
     """One optimizer step; a loss or gradient that is not finite is skipped and the learning rate halved."""
 
-    def __init__(self, estimator: Any, settings: TrainingSettings, n_rows: int) -> None:
+    def __init__(self, estimator: Any, settings: TrainingSettings, n_rows: int, planned_steps: int) -> None:
         groups = parameter_groups(estimator, settings.weight_decay_for(n_rows))
         self.parameters = list(estimator.parameters())
         self.optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
-        self.schedule = torch.optim.lr_scheduler.LambdaLR(
-            self.optimizer, lambda step: rate_factor(step, settings.max_steps)
-        )
+        self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: rate_factor(step, planned_steps))
         self.gradient_clip = settings.gradient_clip
         self.usual_norm = math.inf
         self.steps = 0
@@ -395,6 +399,7 @@ class Step:
             )
 
 
-def rate_factor(step: int, max_steps: int) -> float:
+def rate_factor(step: int, planned_steps: int) -> float:
     """Learning rate relative to its peak: a short rise, because the first gradients mislead, then half a cosine."""
-    return min(1.0, (step + 1) / WARM_UP_STEPS) * (1 + math.cos(math.pi * min(1.0, step / max_steps))) / 2
+    rise = min(1.0, (step + 1) / min(WARM_UP_STEPS, 1 + planned_steps / 10))
+    return rise * (1 + math.cos(math.pi * min(1.0, step / planned_steps))) / 2

@@ -19,7 +19,12 @@ SCRIPTS = {
     "any-estimator/claims.py": ({}, []),
     "batched/run.py": ({"SPLITS": 2, "ROWS": 4, "SIZES": [13, 4, 1], "DEPTH": 1}, []),
     "ensemble/run.py": ({"CASES": [(40, 3, 2)], "MEMBERS": 2, "REPEATS": 1}, []),
+    "hard-tables/run.py": (
+        {"N_TEST": 30, "QUICK_STEPS": 2, "METHODS": ("hnn", "mean")},
+        ["--quick"],
+    ),
     "paper/claims.py": ({}, []),
+    "peers/claims.py": ({}, ["--rows"]),
     "recalibration/figure.py": ({}, ["--out", "figure.png"]),
     "speed/run.py": (
         {
@@ -126,8 +131,9 @@ def test_study(hetcal, raw_file, tmp_path, name, study):
         smallest = min(files, key=lambda file: file.bytes)
         raw_file(smallest.name, f"{smallest.name}.gz")
         dataset = files[smallest]
-    cell |= {"datasets": [dataset], "methods": cell["methods"][:1], "seeds": 1, "seeds_of": {}}
+    cell |= {"datasets": [dataset], "methods": cell["methods"][:1], "seeds": 1, "seeds_of": {}, "omit": {}}
     cell["vary"] = {setting: values[:1] for setting, values in cell.get("vary", {}).items()}
+    content.pop("quick", None)  # it may name other methods
     content |= {"study": [cell], "settings": content.get("settings", {}) | TINY, "max_train_rows": 60}
     (tmp_path / "tiny.toml").write_text("".join(f"{key} = {as_toml(value)}\n" for key, value in content.items()))
     code, out, err = hetcal("bench", "run", "tiny.toml", "--out", "results")

@@ -1,6 +1,8 @@
 """`hetcal bench`: run, table, figures and report of a study, and what is refused."""
 
 import csv
+import gzip
+import hashlib
 import io
 import re
 from pathlib import Path
@@ -53,6 +55,88 @@ def test_run_then_table_then_figures(hetcal, tmp_path):
     code, out, err = hetcal("bench", "figures", "results", "--out", "pictures/new")
     assert out.splitlines()[0] == "pictures/new/figure-2.png"
     assert Path("pictures/new/figure-2.png").is_file()
+
+
+MINE = SMALL.replace('"heteroscedastic"', '"heteroscedastic", "mine"').replace(', "quantile_hc"', "")
+MINE += '[tables.mine]\nfile = "mine.csv.gz"\ntarget = "price"\ngroup = "town"\n'
+ROWS = 40
+
+
+def write_own_table(folder, slope=1.0):
+    """A gzipped CSV as people write it: semicolons, a column of labels and one of groups."""
+    lines = [f"{i % 7};{'ab'[i % 2]};{slope * i};{i // 4}" for i in range(ROWS)]
+    with gzip.open(folder / "mine.csv.gz", "wt") as file:
+        file.write("\n".join(["size;kind;price;town", *lines]))
+    return hashlib.sha256((folder / "mine.csv.gz").read_bytes()).hexdigest()
+
+
+def test_a_table_of_ones_own(hetcal, tmp_path, monkeypatch):
+    """Beside the protocol or in HETCAL_TABLES; its checksum is in the cell, and a changed file is run again."""
+    Path("study.toml").write_text(MINE)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setenv("HETCAL_TABLES", str(elsewhere))
+    checksum = write_own_table(elsewhere)
+    arguments = ("bench", "run", "study.toml", "--out", "results")
+    finished = "2 cells finished, 0 failed; now: hetcal bench table results\n"
+    code, out, _ = hetcal(*arguments)
+    assert (code, out) == (0, finished)
+    cells = {cell.dataset: (cell, result) for cell, result in read_results(Path("results")).done.items()}
+    cell, result = cells["mine"]
+    assert result["table"] == {"sha256": checksum, "target": "price", "group": "town"}
+    assert result["split"] == {"rule": "random", "n_train": 0.8 * ROWS, "n_test": 0.2 * ROWS}
+    assert cells["heteroscedastic"][1]["table"] is None
+    assert re.search("^mine ", hetcal("bench", "table", "results")[1], re.MULTILINE)
+    assert hetcal("bench", "figures", "results")[0] == 0
+
+    before = fingerprint(tmp_path / "results")
+    write_own_table(tmp_path, slope=2.0)  # the file beside the protocol comes first
+    code, out, _ = hetcal(*arguments)
+    assert (code, out) == (0, f"other file or columns, run again: mine hnn seed 0\n{finished}")
+    after = fingerprint(tmp_path / "results")
+    assert {path for path in after if after[path] != before[path]} == {str(tmp_path / "results/cells" / cell.path)}
+    assert hetcal(*arguments)[:2] == (0, finished)
+
+
+def test_groups_of_ones_own_table(hetcal):
+    """The column of groups is not a feature, and a grouped split keeps its rows together."""
+    write_own_table(Path())
+    Path("study.toml").write_text(MINE.replace("seeds = 1", 'seeds = 1\nsplit = "grouped"'))
+    code, _, err = hetcal("bench", "run", "study.toml", "--out", "results", "--only", "mine")
+    assert code == 0, err
+    (result,) = read_results(Path("results")).done.values()
+    assert result["split"] == {"rule": "grouped", "n_train": 32, "n_test": 8}  # 8 and 2 towns of 4 rows
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            "mine.csv.gz",
+            "yours.csv",
+            r"file of tables.mine must exist, got file of tables.mine='yours.csv'; it is not in \S+; put it there, or "
+            r"set HETCAL_TABLES to its folder",
+        ),
+        (
+            '"price"',
+            '"prize"',
+            r"target must be one of \['kind', 'price', 'size', 'town'\], got target='prize'; did you mean 'price'\?",
+        ),
+        ('"town"', '"city"', r"group must be one of \['kind', 'price', 'size', 'town'\], got group='city'; .*"),
+        ('"price"', '"kind"', r"target 'kind' must hold numbers, got target 'kind'='a'; it is a column of text .*"),
+    ],
+    ids=["file", "target", "group", "text"],
+)
+def test_bad_tables_of_ones_own(hetcal, monkeypatch, old, new, message):
+    """Reported before any cell is run and any folder is made."""
+    monkeypatch.delenv("HETCAL_TABLES", raising=False)
+    write_own_table(Path())
+    assert MINE.count(old) == 1
+    Path("study.toml").write_text(MINE.replace(old, new))
+    code, out, err = hetcal("bench", "run", "study.toml", "--out", "results")
+    assert (code, out) == (2, "")
+    assert re.fullmatch(rf"hetcal: {message}\n", err)
+    assert not Path("results").exists()
 
 
 def test_selection_and_failures(hetcal):

@@ -37,7 +37,7 @@ def test_passes_are_sampled_networks():
     assert_allclose(estimator.sampled_passes(X).detach(), passes.detach(), atol=1e-5)
     for prediction in (estimator(X), predict(estimator, X)):
         assert_allclose(prediction.mean.detach(), passes.mean(0).detach(), atol=1e-5)
-        assert_allclose(prediction.std.detach(), (passes.var(0) + 1e-6).sqrt().detach(), rtol=1e-4)
+        assert_allclose(prediction.std.detach(), (passes.var(0) + 1e-12).sqrt().detach(), rtol=1e-4)
 
 
 def test_training_draws_new_masks_prediction_does_not():
@@ -166,7 +166,7 @@ def test_one_dropout_layer_in_two_places():
     assert len(estimator.dropout_layers) == 1
     passes = by_loop(estimator, X)
     assert_allclose(estimator.sampled_passes(X).detach(), passes.detach(), atol=1e-5)
-    assert_allclose(predict(estimator, X).std, (passes.var(0) + 1e-6).sqrt().detach(), rtol=1e-4)
+    assert_allclose(predict(estimator, X).std, (passes.var(0) + 1e-12).sqrt().detach(), rtol=1e-4)
 
 
 def test_several_targets_share_the_masks():

@@ -15,7 +15,7 @@ from uncertainty_toolbox import metrics_calibration, metrics_scoring_rule
 
 from hetcal import metrics
 from hetcal.distributions import TransformedPrediction
-from hetcal.families import GAUSSIAN, Laplace, StudentT
+from hetcal.families import GAUSSIAN, SCORES, Empirical, Laplace, StudentT
 from hetcal.prediction import Prediction
 from hetcal.transforms import Log, PerTarget, YeoJohnson
 
@@ -308,6 +308,23 @@ class TestFamilyCounts:
         assert metrics.ce(y, Prediction(mean, std, family=Laplace())) < 0.01
         assert metrics.ce(y, mean, std) > 0.2
         assert metrics.nll(y, Prediction(mean, std, family=Laplace())) < metrics.nll(y, mean, std)
+
+    def test_intervals_of_a_skewed_family_are_not_symmetric(self):
+        """What counts rows, by the ends of `interval`; a true model has the noise floor (5 standard errors)."""
+        n, generator = 400, np.random.default_rng(0)
+        family = Empirical(np.exp(SCORES / 2)).standardized()[2]
+        mean, std = generator.normal(size=n), generator.uniform(0.1, 2, n)
+        prediction, errors = Prediction(mean, std, family=family), []
+        for _ in range(200):
+            y = mean + std * family.quantile(generator.random(n))
+            errors.append(metrics.ce(y, prediction))
+        assert abs(np.mean(errors) - metrics.ce_noise_floor(n)) < 5 * np.std(errors) / math.sqrt(200)
+        lower, upper = prediction.interval(0.8).T
+        inside = (lower <= y) & (y <= upper)
+        assert metrics.coverage(y, prediction, level=0.8) == inside.mean()
+        assert metrics.calibration_curve(y, prediction, levels=[0.8]).coverage == inside.mean()
+        above, below = (y > upper).mean(), (y < lower).mean()
+        assert_allclose([above, below], 0.1, atol=5 * math.sqrt(0.09 / n))
 
     def test_gaussian_prediction_is_mean_and_std(self, triple):
         """One way through: not a bit differs."""

@@ -42,7 +42,7 @@ def without_seconds(folder: Path) -> dict[str, dict]:
     contents = {}
     for path in cell_files(folder):
         content = json.loads(path.read_text())
-        del content["seconds"], content["metrics"]["seconds"], content["checksum"]
+        del content["seconds"], content["metrics"]["seconds"], content["peak_memory_mb"], content["checksum"]
         contents[str(path.relative_to(folder))] = content
     return contents
 
@@ -59,6 +59,7 @@ def make_result(protocol: Protocol, cell: Cell, **metrics: float) -> dict:
         "coverage": CURVE_LEVELS.tolist(),
         "std_quantiles": np.linspace(1, 2, 99).tolist(),
         "training": {"epochs": 3, "best_epoch": 1, "stopped": "patience"},
+        "peak_memory_mb": 512.0,
         "versions": {"hetcal": "0.1.0"},
         "error": None,
     }

@@ -9,7 +9,7 @@ import pytest
 
 from hetcal.studies import protocol as module
 from hetcal.studies.cells import check_protocol
-from hetcal.studies.protocol import Cell, parse_protocol, read_protocol
+from hetcal.studies.protocol import Cell, OwnTable, parse_protocol, read_protocol
 from tests.studies.samples import TINY
 
 WITH_QUICK = (
@@ -27,6 +27,9 @@ vary = { dropout = [0.2], patience = [1] }
 )
 
 
+TABLE = '[tables.mine]\nfile = "mine.csv"\ntarget = "y"\n'
+
+
 def change(old, new, text=TINY):
     assert text.count(old) == 1
     return text.replace(old, new)
@@ -39,7 +42,9 @@ def test_the_docstring_is_a_protocol():
     check_protocol(protocol)
     check_protocol(protocol.made_quick())
     assert protocol.title == "My study"
-    assert len(protocol.cells()) == 2 * 2 * (10 + 5)
+    assert len(protocol.cells()) == 2 * ((10 + 5 + 10) + (10 + 10))  # the second method is omitted on one set
+    assert {cell.dataset for cell in protocol.made_quick().cells()} == {"boston"}
+    assert protocol.tables == {"sales": OwnTable("sales.csv.gz", target="price", group="customer")}
     assert protocol.reference["boston"]["hnn"] == {"ce": 0.541, "rmse": 5.106}
     assert protocol.text == example
 
@@ -97,6 +102,31 @@ def test_hyphens_become_underscores():
     assert second.reference == {"boston": {"quantile_hc": {"ce": 0.5}}}
 
 
+def test_omitted_data_sets():
+    """A method that is too slow for a data set is run on the others; hyphens are allowed there too."""
+    cells = parse_protocol(TINY + 'omit = { quantile-hc = ["skewed"] }\n').cells()
+    assert len(cells) == 6
+    assert {cell.dataset for cell in cells if cell.method == "quantile_hc"} == {"heteroscedastic"}
+    assert {cell.dataset for cell in cells if cell.method == "hnn"} == {"heteroscedastic", "skewed"}
+
+
+def test_quick_data_sets():
+    """A quick run may have fewer data sets; a study that has none of them is omitted."""
+    second = TINY[TINY.index("[[study]]") :].replace('"table"', '"second"').replace(', "skewed"', "")
+    quick = parse_protocol(TINY + second + '[quick]\ndatasets = ["skewed"]\n').made_quick()
+    assert [(study.name, study.datasets) for study in quick.studies] == [("table", ("skewed",))]
+
+
+def test_own_tables_and_data_sets_mix(tmp_path):
+    """Tables of one's own stand beside the data sets of hetcal; their files are not looked for here."""
+    path = tmp_path / "study.toml"
+    path.write_text(change('"skewed"', '"mine", "boston"') + TABLE)
+    protocol = read_protocol(path)
+    assert protocol.tables == {"mine": OwnTable("mine.csv", target="y")}
+    assert protocol.folder == tmp_path
+    assert {cell.dataset for cell in protocol.cells()} == {"heteroscedastic", "mine", "boston"}
+
+
 SAME_RESULTS = {
     "seeds": change("seeds = 2", "seeds = 3"),
     "seeds_of": TINY + "seeds_of = { skewed = 1 }",
@@ -106,6 +136,8 @@ SAME_RESULTS = {
     "comment": change("width = 8", "width = 8  # narrow"),
     "quick": TINY + "[quick]\nseeds = 1\n",
     "reference": TINY + "[reference.boston]\nhnn = { ce = 0.5 }\n",
+    "own table": TINY + TABLE,
+    "omitted": TINY + 'omit = { hnn = ["skewed"] }',
 }
 OTHER_RESULTS = {
     "setting": change("width = 8", "width = 9"),
@@ -236,6 +268,43 @@ BAD = {
         TINY + "[reference.bostn]\nhnn = { ce = 1 }",
         r"line 13: data set must be one of .*, got data set='bostn'; did you mean 'boston'\?",
     ),
+    "key of table": (
+        TINY + TABLE + 'traget = "y"',
+        r"line 16: key of a table must be one of \['file', 'group', 'target'\], got key of a table='traget'; .*",
+    ),
+    "no target": (
+        TINY + '[tables.mine]\nfile = "mine.csv"',
+        r"tables.mine must have 'target', got tables.mine=None; give it; see hetcal.studies.protocol",
+    ),
+    "no file": (
+        TINY + '[tables.mine]\ntarget = "y"',
+        r"tables.mine must have 'file', got tables.mine=None; give it; .*",
+    ),
+    "table": (TINY + "[tables]\nmine = 3", r"tables.mine must be a table, got tables.mine=3; write \[tables.mine\]"),
+    "column": (
+        TINY + TABLE + "group = 3",
+        r"group of tables.mine must be a text, got group of tables.mine=3; write it in quotes",
+    ),
+    "one column": (
+        TINY + TABLE + 'group = "y"',
+        r"target of tables.mine must differ from its group, got target of tables.mine='y'; name another column",
+    ),
+    "known name": (
+        TINY + TABLE.replace("mine", "boston"),
+        r"name of a table must use letters, digits, - and _, and differ from the data sets of hetcal, got name of a "
+        r"table='boston'; it becomes the name of a folder; rename the table",
+    ),
+    "folder": (TINY + TABLE.replace("tables.mine", 'tables."a/b"'), r"name of a table must use .*, got .*='a/b'; .*"),
+    "no such table": (
+        change('"skewed"', '"mine2"') + TABLE,
+        r"line 10: data set must be one of .*, got data set='mine2'; did you mean 'mine'\?",
+    ),
+    "omitted method": (
+        TINY + 'omit = { dropout_hc = ["skewed"] }',
+        r"line 13: omitted method must be one of \['hnn', 'quantile_hc'\], got omitted method='dropout_hc'; .*",
+    ),
+    "omitted set": (TINY + 'omit = { hnn = ["skewd"] }', r"line 13: data set must be .*; did you mean 'skewed'\?"),
+    "quick set": (TINY + '[quick]\ndatasets = ["skewd"]', r"line 14: data set must be .*; did you mean 'skewed'\?"),
     "syntax": (change("width = 8", "width = "), r"Invalid value \(at line 4, column 9\)"),
 }
 

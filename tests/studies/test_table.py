@@ -242,6 +242,15 @@ def test_cells(results):
     assert [line["seed"] for line in lines[:4]] == ["0", "1", "2", "3"]
     assert [float(line["ce"]) for line in lines[4:8]] == [0.07, 0.11, 0.14, 0.08]
     assert (lines[0]["epochs"], lines[0]["best_epoch"], lines[0]["stopped"]) == ("3", "1", "patience")
+    assert lines[0]["peak_memory_mb"] == "512"
+
+
+def test_cells_of_peers_and_of_older_versions(results):
+    """A peer has no epochs, and an older result no memory: these places are empty."""
+    cell, result = next(iter(results.done.items()))
+    older = {name: value for name, value in result.items() if name != "peak_memory_mb"} | {"training": None}
+    (line,) = csv.DictReader(io.StringIO(render_cells(replace(results, done={cell: older}))))
+    assert {line[name] for name in ("peak_memory_mb", "epochs", "best_epoch", "stopped")} == {""}
 
 
 def test_unfinished_study(tmp_path):

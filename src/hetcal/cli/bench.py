@@ -4,7 +4,8 @@ Modules are imported when a command needs them: only `run` needs torch.
 """
 
 import re
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -16,6 +17,11 @@ from hetcal.cli.options import (
     BenchRunOptions,
     BenchTableOptions,
 )
+
+if TYPE_CHECKING:
+    from hetcal._checks import Floats
+    from hetcal.studies.protocol import OwnTable
+    from hetcal.tabular.columns import Table
 
 
 def run_study(options: BenchRunOptions) -> None:
@@ -34,10 +40,20 @@ def run_study(options: BenchRunOptions) -> None:
         methods=split_words(options.methods),
         seeds=parse_seeds(options.seeds),
         jobs=options.jobs,
+        read=read_rows,
     )
     typer.echo(f"{len(results.done)} cells finished, {len(results.failed)} failed; now: hetcal bench table {folder}")
     if results.failed:
         raise typer.Exit(1)
+
+
+def read_rows(path: Path, table: "OwnTable") -> "tuple[Table, Floats, Any]":
+    """Features, target and groups of a table of the user's own, read as every command reads files."""
+    from hetcal.cli.columns import check_features, split_columns
+    from hetcal.cli.tables import read_file
+
+    rows = check_features(split_columns(read_file(path), table.target, table.group))
+    return rows.X, rows.y, rows.groups
 
 
 def print_table(options: BenchTableOptions) -> None:

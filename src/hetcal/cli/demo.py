@@ -12,12 +12,13 @@ from tqdm.auto import tqdm
 
 from hetcal.cli.options import DemoOptions
 from hetcal.datasets import heteroscedastic
-from hetcal.methods import METHODS, PAPER, make
+from hetcal.methods import DEFAULT, METHODS, PAPER, make
 from hetcal.metrics import evaluate
 from hetcal.metrics.wording import fixed
 from hetcal.studies.statistics import FIGURES
 
 DEMO_SEED = 0
+SHOWN = (DEFAULT, *PAPER)
 SHOWN = ("rmse", "ce", "ce_noise_floor", "crps", "nll", "coverage_90", "interval_width_90", "seconds")
 CORRELATION = "std_correlation"
 HEADINGS = {**{name: FIGURES[name].heading for name in SHOWN}, CORRELATION: "sigma corr."}
@@ -29,7 +30,7 @@ def run_demo(options: DemoOptions) -> None:
     folder = options.out
     folder.mkdir(parents=True, exist_ok=True)
     data = {"diabetes": diabetes(), "synthetic": synthetic()}
-    jobs = [(name, method) for name in data for method in PAPER]
+    jobs = [(name, method) for name in data for method in SHOWN]
     results: dict[tuple[str, str], dict[str, Any]] = {}
     for name, method in (bar := tqdm(jobs, unit="fit", leave=False)):
         bar.set_description(f"{METHODS[method].title} on {name}")
@@ -37,8 +38,8 @@ def run_demo(options: DemoOptions) -> None:
 
     for name, arrays in data.items():
         print(f"\n{DATA_TITLES[name]}: {len(arrays['y_train'])} training rows, {len(arrays['y'])} test rows\n")
-        print(table([(METHODS[method].title, results[name, method]) for method in PAPER]))
-        for method in PAPER:
+        print(table([(METHODS[method].title, results[name, method]) for method in SHOWN]))
+        for method in SHOWN:
             print(f"  {METHODS[method].title:<12} {results[name, method]['verdict']}")
     print("\nCE: calibration error; compare it with its floor, the expected CE of a perfect model on as many rows.")
     print("sigma corr.: correlation of the predicted and the true standard deviation, where it is known.")
@@ -67,11 +68,12 @@ def fit_and_evaluate(arrays: Arrays, method: str) -> dict[str, Any]:
     """Return the metrics, predictions and history of one method on one data set."""
     start = perf_counter()
     model = make(method, random_state=DEMO_SEED).fit(arrays["X_train"], arrays["y_train"])
-    mean, std = model.predict(arrays["X"], return_std=True)
-    result: dict[str, Any] = {**evaluate(arrays["y"], mean, std), "seconds": perf_counter() - start}
+    prediction = model.predict_dist(arrays["X"])
+    mean, std = prediction.mean, prediction.std
+    result: dict[str, Any] = {**evaluate(arrays["y"], prediction), "seconds": perf_counter() - start}
     if "true_std" in arrays:
         result[CORRELATION] = np.corrcoef(std, arrays["true_std"])[0, 1]
-    return {**result, "mean": mean, "std": std, "history": model.history_}
+    return {**result, "prediction": prediction, "mean": mean, "std": std, "history": model.history_}
 
 
 def table(rows: list[tuple[str, dict[str, Any]]]) -> str:
@@ -94,9 +96,9 @@ def draw(data: dict[str, Arrays], results: dict[tuple[str, str], dict[str, Any]]
     for name, arrays in data.items():
         figure = Figure(figsize=(5.5, 5), layout="constrained")
         ax = figure.add_subplot()
-        for method in PAPER:
+        for method in SHOWN:
             result = results[name, method]
-            plots.plot_calibration(arrays["y"], result["mean"], result["std"], label=METHODS[method].title, ax=ax)
+            plots.plot_calibration(arrays["y"], result["prediction"], label=METHODS[method].title, ax=ax)
         ax.set_title(DATA_TITLES[name])
         figure.savefig(folder / f"{name}-calibration.png", dpi=150)
 

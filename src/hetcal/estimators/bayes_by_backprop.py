@@ -52,7 +52,7 @@ class BayesByBackprop(SampledPasses):
         kl_weight: float = 0.01,
         samples: int = 10,
         prediction_samples: int = 100,
-        std_floor: float = 1e-3,
+        std_floor: float = 1e-6,
         n_targets: int = 1,
         seed: int = 0,
     ) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from hetcal._checks import Floats
+from hetcal.estimators.forest_members import ForestMembers
 from hetcal.estimators.held_out import (
     HeldOut,
     between_groups,
@@ -23,8 +24,8 @@ from hetcal.estimators.held_out import (
     pool_factor,
     stack_groups,
 )
+from hetcal.estimators.linear_members import LinearMembers
 from hetcal.families import SCORES, Empirical
-from hetcal.networks import LinearInputs
 from hetcal.prediction import Prediction, from_columns
 
 # Limits of the logarithm of sigma, in units of the standardized target; they hardly ever bind.
@@ -40,26 +41,21 @@ class MemberGroup:
 
 
 def plan_groups(n: int, n_inputs: int) -> list[MemberGroup]:
-    """The groups for n rows: from slow functions to fast ones, which need many rows per input.
-
-    Chosen on the tuning tables (benchmarks/peers); with many rows the fast group wins, and a third one is a waste.
-    """
-    many_rows = min(1.0, n / (25 * n_inputs))
-    if n <= 1500:
-        return [MemberGroup(0.1, 0.1), MemberGroup(0.3, 0.1), MemberGroup(0.2, 0.1 + 0.6 * many_rows)]
-    return [MemberGroup(0.1, 0.2), MemberGroup(0.2, 0.1 + 0.9 * many_rows)]
+    """The groups for n rows: one of slow functions, and one of fast functions, which need many rows per input."""
+    slow, fast = (0.1, 0.6) if n <= 1500 else (0.2, 0.9)
+    return [MemberGroup(0.1, slow), MemberGroup(0.2, 0.1 + fast * min(1.0, n / (25 * n_inputs)))]
 
 
 class CrossEnsemble(nn.Module):
-    r"""Groups g of members j with a mean and a sigma each, and a group of linear members with constant sigma.
+    r"""Groups g of members j with a mean and a sigma each: groups of networks, one of linear models, one of forests.
 
     .. math:: \mu = \sum_g w_g \overline{\mu_{gj}}, \qquad
               s^2 = \Big(\sum_g w_g \overline{\sigma_{gj}}\Big)^2 + c \, b, \qquad
               y = \mu + \rho \, s \, T(z), \; z \sim N(0, 1)
 
     with b the variance between groups. The paper's idea is in the members: their sigma is trained as part of the
-    objective. Weights w, widening c, shape T and pool factor :math:`\rho` come from held-out rows, in `calibrate`. T is a
-    family of its own, `hetcal.families.Empirical`, standardized, so that mean and std are those of the prediction.
+    objective. Weights w, widening c, shape T and pool factor :math:`\rho` come from held-out rows, in `calibrate`. T is
+    a family of its own, `hetcal.families.Empirical`, standardized, so that mean and std are those of the prediction.
 
     Args:
         networks: (groups * parts) members in the order of the groups: rows (n, inputs), or (members, n, inputs), to
@@ -68,28 +64,32 @@ class CrossEnsemble(nn.Module):
         n_parts: Members of each group, and parts of the rows.
         n_inputs, n_numbers: Columns of the encoded table, and those that are numbers.
         n_targets: Number of targets.
+        n_nodes: Nodes of the forests; given to load a model file.
     """
 
     n_outputs = 2
-    linear_weight: Tensor
-    linear_bias: Tensor
-    linear_std: Tensor
     group_weights: Tensor
     widening: Tensor
     factor: Tensor
     shape: Tensor
 
     def __init__(
-        self, networks: nn.Module, *, n_groups: int, n_parts: int, n_inputs: int, n_numbers: int, n_targets: int = 1
+        self,
+        networks: nn.Module,
+        *,
+        n_groups: int,
+        n_parts: int,
+        n_inputs: int,
+        n_numbers: int,
+        n_targets: int = 1,
+        n_nodes: int = 1,
     ) -> None:
         super().__init__()
         self.networks, self.n_groups, self.n_parts, self.n_targets = networks, n_groups, n_parts, n_targets
-        self.linear_inputs = LinearInputs(n_inputs, n_numbers)
-        double = torch.float64
-        self.register_buffer("linear_weight", torch.zeros(n_parts, n_targets, n_inputs))
-        self.register_buffer("linear_bias", torch.zeros(n_parts, n_targets, 1))
-        self.register_buffer("linear_std", torch.ones(n_parts, n_targets, 1))
-        self.register_buffer("group_weights", torch.full((n_groups + 1,), 1 / (n_groups + 1), dtype=double))
+        linear = LinearMembers(n_parts, n_inputs, n_numbers, n_targets)
+        self.fitted = nn.ModuleList([linear, ForestMembers(n_parts, n_targets, n_nodes)])
+        total, double = n_groups + len(self.fitted), torch.float64
+        self.register_buffer("group_weights", torch.full((total,), 1 / total, dtype=double))
         self.register_buffer("widening", torch.zeros((), dtype=double))
         self.register_buffer("factor", torch.ones(n_targets, dtype=double))
         self.register_buffer("shape", torch.tensor(np.tile(SCORES, (n_targets, 1))))
@@ -100,21 +100,19 @@ class CrossEnsemble(nn.Module):
 
     choices: Tensor
 
-    def fit_inputs(self, x: Tensor, weight: Tensor) -> None:
-        """Learn range and scale of the inputs of all linear paths, in place."""
-        for module in self.modules():
-            if isinstance(module, LinearInputs):
-                module.fit(x, weight)
-
     def member_predictions(self, x: Tensor) -> Prediction:
         """Mean and std of every member, (members, n, targets); x is (n, inputs), or (members, n, inputs)."""
         mean, raw = self.networks(x).chunk(2, dim=-1)
         return Prediction(mean, raw.clamp(LEAST_LOG_STD, MOST_LOG_STD).exp())
 
-    def linear_predictions(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean (parts, n, targets) and std (parts, 1, targets) of the linear members."""
-        mean = torch.matmul(self.linear_weight, self.linear_inputs(x.T)) + self.linear_bias
-        return mean.transpose(1, 2), self.linear_std.transpose(1, 2)
+    def group_predictions(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and std of all members by group, (groups, parts, n, targets): networks, linear members, forests."""
+        members = self.member_predictions(x)
+        pairs = [module(x) for module in self.fitted]
+        shape = self.n_groups, self.n_parts
+        means = [members.mean.double().unflatten(0, shape), *(mean.double()[None] for mean, _ in pairs)]
+        stds = [members.std.double().unflatten(0, shape), *(std.double()[None] for _, std in pairs)]
+        return torch.cat(means), torch.cat(stds)
 
     def forward(self, x: Tensor) -> Prediction:
         """The calibrated prediction of the whole pool."""
@@ -130,39 +128,33 @@ class CrossEnsemble(nn.Module):
 
     def pool(self, x: Tensor, is_widened: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Location, scale and widened scale of all members together, (n, targets): tensors only, for ONNX."""
-        members = self.member_predictions(x)
-        linear_mean, linear_std = self.linear_predictions(x)
-        mean, std = (
-            values.double().unflatten(0, (self.n_groups, self.n_parts)) for values in (members.mean, members.std)
-        )
-        weights = self.group_weights
-        location = torch.tensordot(weights[:-1], mean.mean(1), 1) + weights[-1] * linear_mean.double().mean(0)
-        scale = torch.tensordot(weights[:-1], std.mean(1), 1) + weights[-1] * linear_std.double().mean(0)
-        return location, scale, scale * self.disagreement(mean, scale) if is_widened else scale
+        mean, std = self.group_predictions(x)
+        location = torch.tensordot(self.group_weights, mean.mean(1), 1)
+        scale = torch.tensordot(self.group_weights, std.mean(1), 1)
+        return location, scale, scale * self.disagreement(mean[: self.n_groups], scale) if is_widened else scale
 
     def disagreement(self, mean: Tensor, scale: Tensor) -> Tensor:
         """Factor of the scale, (n, targets), for means (groups, parts, n, targets) that differ between the groups.
 
         It is the geometric mean over choices of one member per group, because the widening was chosen for such choices.
         """
-        shares = self.group_weights[:-1, None, None]
+        shares = self.group_weights[: self.n_groups, None, None]
         picked = mean[torch.arange(self.n_groups), self.choices]  # (choices, groups, n, targets)
         center = (shares * picked).sum(1, keepdim=True) / shares.sum()
         between = (shares * (picked - center).square()).sum(1)
         return ((self.widening * between / scale.square()).log1p().mean(0) / 2).exp()
 
     def calibrate(self, held_out: HeldOut, y: Floats, weights: Floats) -> "Calibration":
-        """Learn weights, widening, shape and pool factor from held-out predictions (the last group is the linear one)."""
+        """Learn weights, widening, shape and pool factor from held-out predictions of all groups."""
         group_weights = stack_groups(held_out.mean, held_out.std, y, weights)
         location, scale = (np.tensordot(group_weights, values, 1) for values in (held_out.mean, held_out.std))
-        shares = group_weights[:-1]
-        between = between_groups(held_out.mean[:-1], shares / shares.sum()) * shares.sum()
+        shares = group_weights[: self.n_groups]
+        between = between_groups(held_out.mean[: self.n_groups], shares / shares.sum()) * shares.sum()
         widening = choose_widening(location, scale, between, y, weights)
         scale = np.sqrt(scale**2 + widening * between)
         residuals = (y - location) / scale
         shapes = [fit_shape(column, weights) for column in residuals.T]
-        spreads = np.array([shape.standardized()[1] for shape in shapes])
-        factor = pool_factor(held_out, group_weights, scale * spreads, self.n_parts)
+        factor = pool_factor(held_out, group_weights, location, scale, y, weights, self.n_parts)
         for name, value in {"group_weights": group_weights, "widening": widening, "factor": factor}.items():
             getattr(self, name).copy_(torch.as_tensor(value))
         self.set_shapes(shapes)

@@ -46,7 +46,7 @@ class AbstractEnsemble(AbstractEstimator):
         *,
         members: int = 8,
         bootstrap: bool = False,
-        std_floor: float = 1e-3,
+        std_floor: float = 1e-6,
         n_targets: int = 1,
         seed: int = 0,
     ) -> None:

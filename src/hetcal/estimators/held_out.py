@@ -1,7 +1,7 @@
 r"""Calibration without losing rows: what the members of an ensemble predict for rows that they have not seen.
 
 Every row is held out by some members and trained on by the others, so all rows train and all rows calibrate. Inputs are
-locations and scales of held-out rows and their targets, as NumPy arrays; nothing here knows networks. In the order of use:
+locations and scales of held-out rows and their targets, as NumPy arrays; nothing here knows networks. In order of use:
 
 1. `stack_groups`: weights of groups of members, by the CRPS of the pooled held-out predictions;
 2. `choose_widening`: how much wider rows become about which the groups disagree;
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import erf, ndtri
 
@@ -26,6 +27,8 @@ EQUAL_WEIGHTS_PULL = 0.04
 WIDENINGS = (0.0, 2.0, 6.0)
 # A shape counts as much as this many rows of a normal shape, so that few rows do not make it erratic.
 NORMAL_ROWS = 20
+# Residuals beyond this many half widths of the central 95 % are moved there: a mistyped y must not shape all rows.
+MOST_HALF_WIDTHS = 10
 # Rounds of drawing the latent residuals of a target with atoms, and of fitting their shape.
 ATOM_ROUNDS = 4
 
@@ -36,20 +39,29 @@ class HeldOut:
 
     Attributes:
         mean, std: The predictions.
-        pairs: For some rows that two members of a group have not seen: the number of the group, the rows, and the
-            variance between the two means, (rows, targets).
+        seconds: For some rows, the prediction of a second member of a group that has not seen them either.
     """
 
     mean: Floats
     std: Floats
-    pairs: Sequence[tuple[int, np.ndarray, Floats]] = ()
+    seconds: Sequence["SecondOpinion"] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class SecondOpinion:
+    """Predictions of some rows, (rows, targets), by another member of a group that has not seen them either."""
+
+    group: int
+    rows: NDArray[np.intp]
+    mean: Floats
+    std: Floats
 
 
 def stack_groups(mean: Floats, std: Floats, y: Floats, weights: Floats) -> Floats:
     r"""Weights of the groups, (groups,), with the least CRPS of the pooled Gaussian.
 
-    .. math:: \min_w \; \overline{\mathrm{CRPS}}\Big(N\big(\textstyle\sum_g w_g \mu_g, (\sum_g w_g \sigma_g)^2\big), y\Big),
-              \qquad w = \mathrm{softmax}(a)
+    .. math:: \min_w \; \overline{\mathrm{CRPS}}\left(N(\mu, \sigma^2), y\right), \qquad
+              \mu = \sum_g w_g \mu_g, \quad \sigma = \sum_g w_g \sigma_g, \quad w = \mathrm{softmax}(a)
 
     plus a small penalty on :math:`\lVert a \rVert^2`, which pulls toward equal weights. To average locations and scales
     is to average quantile functions, which keeps the shape (Vincent, 1912); a mixture would widen it.
@@ -102,25 +114,34 @@ def choose_widening(location: Floats, scale: Floats, between: Floats, y: Floats,
 def fit_shape(residuals: Floats, weights: Floats) -> Empirical:
     """The quantile function of standardized residuals, (n,), smoothed.
 
-    At a few knots in normal scores (more for more rows) a straight line is fitted to the sorted residuals near the knot.
-    Between the knots and beyond them, where there are hardly any residuals, the function is linear in the normal score.
+    At a few knots in normal scores (more for more rows) a straight line is fitted to the sorted residuals near the
+    knot. Between the knots and beyond them, where there are hardly any residuals, it is linear in the normal score.
     """
     order = np.argsort(residuals)
     r, w = residuals[order], weights[order] / weights.sum()
     n = 1 / float(w @ w)
     scores = ndtri(np.cumsum(w) - w / 2)
+    r = without_gross_outliers(r, scores)
     limit = min(3.0, max(1.0, float(ndtri(1 - 2.5 / max(n, 10)))))
     knots = np.linspace(-limit, limit, int(np.clip(math.sqrt(n) / 2, 5, 41)))
     spacing = knots[1] - knots[0]
     values = np.array([local_line(scores, r, w, knot, 0.6 * spacing) for knot in knots])
-    spread = math.sqrt(float(w @ (r - w @ r) ** 2))
-    values = np.maximum.accumulate((n * values + NORMAL_ROWS * (w @ r + spread * knots)) / (n + NORMAL_ROWS))
+    center = float(w @ r)
+    spread = math.sqrt(float(w @ (r - center) ** 2))
+    values = np.maximum.accumulate((n * values + NORMAL_ROWS * (center + spread * knots)) / (n + NORMAL_ROWS))
     # Strictly increasing, so that it has an inverse and a density.
-    values += 1e-4 * max(spread, 1e-9) * knots
+    values += 1e-4 * max(spread, 1e-9 * max(1.0, abs(center))) * knots
     # The slope over two pieces, because the outermost one rests on few rows.
     slopes = (values[[2, -1]] - values[[0, -3]]) / (2 * spacing)
     beyond = slopes[0] * np.minimum(SCORES + limit, 0) + slopes[1] * np.maximum(SCORES - limit, 0)
     return Empirical(np.interp(SCORES, knots, values) + beyond)
+
+
+def without_gross_outliers(r: Floats, scores: Floats) -> Floats:
+    """Sorted residuals, those far beyond the central 95 % moved nearer; `scores` are their normal scores."""
+    low, middle, high = np.interp([-2.0, 0.0, 2.0], scores, r)
+    reach = MOST_HALF_WIDTHS * (high - low) / 2
+    return r.clip(middle - reach, middle + reach) if reach > 0 else r
 
 
 def local_line(x: Floats, y: Floats, weights: Floats, at: float, width: float) -> float:
@@ -138,9 +159,9 @@ def local_line(x: Floats, y: Floats, weights: Floats, at: float, width: float) -
 def fit_shape_of_cells(lower: Floats, upper: Floats, residuals: Floats, weights: Floats) -> Empirical:
     """The shape of a target with atoms, whose latent residual is only known to lie between `lower` and `upper`.
 
-    Latent residuals are drawn from the present shape inside their cells (seeded), and the shape is fitted to them, a few
-    times. Where a cell is narrower than the scale, that spreads the rows of an atom over it; where it is wider, the row
-    says little, and the shape stays as it is.
+    Latent residuals are drawn from the present shape inside their cells (seeded), and the shape is fitted to them, a
+    few times. Where a cell is narrower than the scale, that spreads the rows of an atom over it; where it is wider, the
+    row says little, and the shape stays as it is.
     """
     uniform = np.random.default_rng(0).random(len(residuals))
     shape = fit_shape(residuals, weights)
@@ -151,16 +172,41 @@ def fit_shape_of_cells(lower: Floats, upper: Floats, residuals: Floats, weights:
     return shape
 
 
-def pool_factor(held_out: HeldOut, group_weights: Floats, scale: Floats, parts: int) -> Floats:
-    r"""Ratio of the errors' scales of the whole pool and of held-out predictions, (targets,).
+def pool_factor(
+    held_out: HeldOut, group_weights: Floats, location: Floats, scale: Floats, y: Floats, weights: Floats, parts: int
+) -> Floats:
+    r"""Ratio of the errors of the whole pool to those of held-out predictions, (targets,).
 
-    A held-out prediction has one member per group, the pool has k = `parts`. With :math:`v_g` the variance between
-    members of a group, relative to the calibrated scale, averaged over rows that two of them have not seen:
+    A held-out prediction has one member per group, the pool has k = `parts`. Where a second member of group g has not
+    seen a row either, the two are averaged: with :math:`r_1, r_2` the standardized residuals with one and with two,
 
-    .. math:: \rho^2 = 1 - (1 - 1/k) \sum_g w_g^2 \, \overline{v_g}
+    .. math:: \log \rho = 2 (1 - 1/k) \sum_g \log \frac{\overline{|r_2|}}{\overline{|r_1|}}
+
+    because the variance that averaging removes is v / 2 for two members and (1 - 1/k) v for k of them.
     """
-    lost = np.zeros(scale.shape[1])
-    for group in {pair[0] for pair in held_out.pairs}:
-        ratios = [np.minimum(v / scale[rows] ** 2, 4.0) for number, rows, v in held_out.pairs if number == group]
-        lost += group_weights[group] ** 2 * np.concatenate(ratios).mean(0)
-    return np.sqrt(1 - np.minimum(0.8, (1 - 1 / parts) * lost))
+    log_factor = np.zeros(y.shape[1])
+    for group in {opinion.group for opinion in held_out.seconds}:
+        ones, twos, shares = [], [], []
+        for opinion in held_out.seconds:
+            if opinion.group != group:
+                continue
+            rows, half = opinion.rows, group_weights[group] / 2
+            mean_step = half * (opinion.mean - held_out.mean[group, rows])
+            std_step = half * (opinion.std - held_out.std[group, rows])
+            # Each of the two members alone, and both.
+            for step, part in ((0.0, 0.5), (2.0, 0.5)):
+                ones.append(part * size_of_residuals(y, location, scale, rows, step * mean_step, step * std_step))
+            twos.append(size_of_residuals(y, location, scale, rows, mean_step, std_step))
+            shares.append(weights[rows])
+        total = np.concatenate(shares)
+        first = np.concatenate([a + b for a, b in zip(ones[::2], ones[1::2], strict=True)])
+        # Errors of exactly 0, of a constant target, have the ratio 1.
+        log_factor += np.log((total @ np.concatenate(twos) + 1e-300) / (total @ first + 1e-300))
+    return np.clip(np.exp(2 * (1 - 1 / parts) * log_factor), 0.5, 1.0)
+
+
+def size_of_residuals(
+    y: Floats, location: Floats, scale: Floats, rows: NDArray[np.intp], mean_step: Floats, std_step: Floats
+) -> Floats:
+    """Absolute standardized residuals of some rows, (rows, targets), after steps of location and scale."""
+    return np.abs(y[rows] - location[rows] - mean_step) / np.maximum(scale[rows] + std_step, 1e-9)

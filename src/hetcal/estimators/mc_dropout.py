@@ -57,7 +57,7 @@ class MCDropout(SampledPasses):
         samples: int = 10,
         prediction_samples: int = 100,
         masks: str = "shared",
-        std_floor: float = 1e-3,
+        std_floor: float = 1e-6,
         n_targets: int = 1,
         seed: int = 0,
     ) -> None:

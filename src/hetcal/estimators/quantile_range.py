@@ -50,7 +50,7 @@ class QuantileRange(AbstractEstimator):
         *,
         quantiles: tuple[float, float] = (0.1, 0.9),
         reading: str = "normal",
-        std_floor: float = 1e-3,
+        std_floor: float = 1e-6,
         n_targets: int = 1,
         seed: int = 0,
     ) -> None:

@@ -69,7 +69,7 @@ class SimultaneousQuantiles(AbstractEstimator):
         *,
         quantiles: tuple[float, float] = (0.1, 0.9),
         n_levels: int = 8,
-        std_floor: float = 1e-3,
+        std_floor: float = 1e-6,
         n_targets: int = 1,
         seed: int = 0,
     ) -> None:

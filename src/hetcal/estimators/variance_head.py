@@ -22,7 +22,7 @@ class VarianceHead(AbstractEstimator):
 
     n_outputs = 2
 
-    def __init__(self, network: nn.Module, *, std_floor: float = 1e-3, n_targets: int = 1, seed: int = 0) -> None:
+    def __init__(self, network: nn.Module, *, std_floor: float = 1e-6, n_targets: int = 1, seed: int = 0) -> None:
         super().__init__(network, n_targets=n_targets, seed=seed)
         self.std_floor = check_number("std_floor", std_floor, 0, open_low=True)
 

@@ -32,7 +32,8 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 def ce(y: ArrayLike, mean: Mean, std: Std = None, levels: ArrayLike = LEVELS) -> float:
     r"""Calibration error, eq. 3 of the paper: the sum over the levels, not their mean.
 
-    .. math:: CE = \sum_p \left| p - \frac1n \sum_i 1\{|z_i| \le F^{-1}((1 + p) / 2)\} \right|
+    .. math:: CE = \sum_p \left| p - \frac1n \sum_i
+              1\{F^{-1}(\tfrac{1 - p}{2}) \le z_i \le F^{-1}(\tfrac{1 + p}{2})\} \right|
 
     with p = `levels`. Compare it with `ce_noise_floor(n)`.
 
@@ -79,7 +80,7 @@ def calibration_curve(
 def coverage(y: ArrayLike, mean: Mean, std: Std = None, level: float = 0.9) -> float:
     r"""Share of rows inside their central interval, ends included; equal to `level` for a calibrated model.
 
-    .. math:: \frac1n \sum_i 1\{|z_i| \le F^{-1}((1 + level) / 2)\}
+    .. math:: \frac1n \sum_i 1\{F^{-1}(\tfrac{1 - level}{2}) \le z_i \le F^{-1}(\tfrac{1 + level}{2})\}
 
     >>> coverage(y=[0.0, 2.0], mean=[0.0, 0.0], std=[1.0, 1.0], level=0.9)
     0.5
@@ -129,7 +130,8 @@ def conditional_coverage_error(
     r"""Mean distance of the coverage from its level over bins of rows, instead of over all rows together.
 
     .. math:: \frac1B \sum_b |\hat c_b - level|,
-        \qquad \hat c_b = \frac{1}{|b|} \sum_{i \in b} 1\{|z_i| \le F^{-1}((1 + level) / 2)\}
+        \qquad \hat c_b = \frac{1}{|b|} \sum_{i \in b}
+        1\{F^{-1}(\tfrac{1 - level}{2}) \le z_i \le F^{-1}(\tfrac{1 + level}{2})\}
 
     with B = `bins` of equal count, by `by`: any number per row, such as a feature (default: `std`). Rows of equal value
     share one bin, as in `ence`. With few rows per bin it is noisy: compare models on the same rows only.
@@ -292,16 +294,20 @@ def _check_level(level: float) -> float:
 
 def inside_interval(truth: Floats, prediction: Any, level: float) -> NDArray[np.bool_]:
     """Rows inside their central interval, eq. 2 of the paper."""
+    p = (1 + _check_level(level)) / 2
+    lower, upper = prediction.family.quantile(np.array([1 - p, p]))  # not symmetric for a skewed family
     with np.errstate(over="ignore"):  # a row far away is outside, even if z exceeds the range of floats
-        z = np.abs(prediction.z(truth))
-    return np.asarray(z <= prediction.family.quantile((1 + _check_level(level)) / 2))
+        z = prediction.z(truth)
+    return np.asarray((lower <= z) & (z <= upper))
 
 
 def coverages(truth: Floats, prediction: Any, levels: Floats) -> Floats:
     """Share of rows inside their central interval, for each of k levels: (k,)."""
+    p = (1 + levels) / 2
+    lower, upper = prediction.family.quantile(np.stack([1 - p, p]))
     with np.errstate(over="ignore"):
-        distance = np.sort(np.abs(prediction.z(truth)))
-    return np.searchsorted(distance, prediction.family.quantile((1 + levels) / 2), side="right") / len(truth)
+        z = np.sort(prediction.z(truth))
+    return (np.searchsorted(z, upper, side="right") - np.searchsorted(z, lower, side="left")) / len(truth)
 
 
 def _root_mean_square(values: Floats) -> float:

@@ -40,6 +40,7 @@ MOST_OF = {"members": 10_000, "samples": 10_000, "prediction_samples": 10_000, "
 # Members of a cross ensemble run at once, each on its own copy of the inputs.
 MOST_INPUTS = 2**20
 MOST_GROUPS = MOST_PARTS = 16
+MOST_NODES = 2**24
 MOST_EPOCHS = 50_000
 # The next five repeat constants of modules that need torch; a test keeps them equal.
 # Number of networks that an estimator averages over by default; estimators not listed use one.
@@ -155,6 +156,7 @@ class MembersDocument(Document):
 
     groups: Annotated[int, Field(ge=1, le=MOST_GROUPS)]
     parts: Annotated[int, Field(ge=1, le=MOST_PARTS)]
+    nodes: Annotated[int, Field(ge=1, le=MOST_NODES)]  # of all trees
 
 
 class ModelDocument(Document):
@@ -216,6 +218,11 @@ class RegressorDocument(ModelDocument):
     @property
     def n_targets(self) -> int:
         return len(self.target.scales)
+
+    @property
+    def least_weights(self) -> int:
+        nodes = 0 if self.members is None else self.members.nodes
+        return super().least_weights + nodes * (3 + 2 * self.n_targets)
 
     @property
     def n_members(self) -> int:

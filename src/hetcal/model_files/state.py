@@ -231,7 +231,8 @@ def restore_atoms(document: learned.AtomsDocument | None) -> Atoms | None:
 def describe_members(estimator: nn.Module) -> dict[str, int] | None:
     if not isinstance(estimator, CrossEnsemble):
         return None
-    return {"groups": estimator.n_groups, "parts": estimator.n_parts}
+    forest = estimator.fitted[-1]
+    return {"groups": estimator.n_groups, "parts": estimator.n_parts, "nodes": forest.n_nodes}
 
 
 def restore_layout(document: schema.ModelDocument) -> EnsembleLayout | None:
@@ -239,7 +240,8 @@ def restore_layout(document: schema.ModelDocument) -> EnsembleLayout | None:
     members = getattr(document, "members", None)
     if members is None:
         return None
-    return EnsembleLayout(document.n_numbers, (MemberGroup(0.0, 0.0),) * members.groups, members.parts)
+    groups = (MemberGroup(0.0, 0.0),) * members.groups
+    return EnsembleLayout(document.n_numbers, groups, members.parts, members.nodes)
 
 
 def describe_classes(classes: NDArray[Any]) -> dict[str, Any]:
@@ -326,15 +328,19 @@ def restore_estimator(model: Any, contents: Contents) -> nn.Module:
 
 def check_calibration(estimator: CrossEnsemble) -> None:
     """Refuse numbers that no fit can learn from held-out rows."""
+    linear, forest = estimator.fitted
     is_right = {
-        "linear_std": estimator.linear_std > 0,
         "group_weights": estimator.group_weights >= 0,
         "widening": estimator.widening >= 0,
         "factor": estimator.factor > 0,
         "shape": estimator.shape.diff() > 0,
+        "fitted.0.std": linear.std > 0,
+        "fitted.1": forest.are_tables_right(linear.inputs.low.shape[0]),
     }
+    values = estimator.state_dict()
     for name, condition in is_right.items():
-        if not (condition.all() and torch.isfinite(getattr(estimator, name)).all()):
+        is_finite = name not in values or bool(torch.isfinite(values[name]).all())
+        if not (condition.all() and is_finite):
             raise ValueError(f"values of {name!r} that no held-out rows lead to")
 
 

@@ -4,6 +4,7 @@ Of the files that `hetcal bench` uses, only this one and `run` import torch.
 """
 
 import platform
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -23,9 +24,12 @@ from hetcal.metrics.verdict import Evidence
 from hetcal.recalibration import RECALIBRATORS
 from hetcal.regressor import HCRegressor
 from hetcal.splitting import Split, split_rows
+from hetcal.studies.own_tables import ReadRows, describe_table, find_file
+from hetcal.studies.peers import PEERS, Peer
 from hetcal.studies.protocol import Cell, Protocol, check_keys, check_word, split_method
 from hetcal.studies.results import Result
 from hetcal.tabular.columns import Table, read_table
+from hetcal.tabular.rows import check_groups
 
 # The recalibrators that return a whole distribution; conformal prediction returns intervals only.
 RECALIBRATED = {name: RECALIBRATORS[name] for name in ("isotonic", "std")}
@@ -92,16 +96,22 @@ def measure(fit: Callable[[], Any], test: Part) -> Measured:
     )
 
 
-def run_cell(protocol: Protocol, cell: Cell) -> Result:
-    """Fit the method of a cell on the training part of its split, and measure it on the test part."""
+def run_cell(protocol: Protocol, cell: Cell, read: ReadRows | None = None) -> Result:
+    """Fit the method of a cell on the training part of its split, and measure it on the test part.
+
+    `read` is the reader of the user's own tables.
+    """
     torch.set_num_threads(1)  # cells run in parallel; with one thread the result does not depend on --jobs
-    data, rule = load_part(cell.dataset), protocol.study(cell.study).split
+    table = describe_table(protocol, cell.dataset)  # before the file is read: a later change is then noticed
+    data, rule = load_part(cell.dataset, protocol, read), protocol.study(cell.study).split
     if rule != "grouped":
         data = replace(data, groups=None)
     train_rows, test_rows = split_by_rule(rule, len(data), data.groups, cell.seed, protocol.test_fraction)
     train, test = data.take(train_rows[: protocol.max_train_rows]), data.take(test_rows)
 
     model = make_model(protocol, cell)
+    if isinstance(model, Peer):
+        model.import_packages()  # not part of the seconds
     _, recalibrator = split_method(cell.method)
     # A recalibrated model is trained on fewer rows, which is the cost of recalibration.
     n_train = int((1 - CALIBRATION_FRACTION) * len(train)) if recalibrator else len(train)
@@ -112,20 +122,34 @@ def run_cell(protocol: Protocol, cell: Cell) -> Result:
         return RECALIBRATED[recalibrator](model).fit(calibration.X, calibration.y) if recalibrator else model
 
     measured = measure(fit, test)
-    history = model.history_
+    history = getattr(model, "history_", None)  # peers have none
+    ended = history and {"epochs": len(history), "best_epoch": history.best_epoch, "stopped": history.stopped}
+    packages = model.packages if isinstance(model, Peer) else ()
     return {
         **identify(protocol, cell),
         "title": method_title(cell.method),
         "settings": model_settings(model),
+        "table": table,
         "split": {"rule": rule, "n_train": len(train), "n_test": len(test)},
         "metrics": measured.metrics,
         "coverage": measured.coverage.tolist(),
         "std_quantiles": measured.std_quantiles.tolist(),
-        "training": {"epochs": len(history), "best_epoch": history.best_epoch, "stopped": history.stopped},
+        "training": ended,
         "seconds": {"fit": measured.fit_seconds, "predict": measured.predict_seconds},
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in VERSIONS}},
+        "peak_memory_mb": peak_memory_mb(),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in (*VERSIONS, *packages)}},
         "error": None,
     }
+
+
+def peak_memory_mb() -> float | None:
+    """The most memory that this process has had, Python and its libraries included; unknown on Windows."""
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
 def identify(protocol: Protocol, cell: Cell) -> dict[str, Any]:
@@ -143,8 +167,13 @@ def identify(protocol: Protocol, cell: Cell) -> dict[str, Any]:
 # The rows.
 
 
-def load_part(dataset: str) -> Part:
-    """All rows of a real or synthetic data set."""
+def load_part(dataset: str, protocol: Protocol | None = None, read: ReadRows | None = None) -> Part:
+    """All rows of a real or synthetic data set, or of one of the protocol's own tables."""
+    if protocol is not None and dataset in protocol.tables:
+        if read is None:
+            raise must("read", "be given for tables of one's own", read, "run the protocol with: hetcal bench run")
+        X, y, labels = read(find_file(protocol, dataset), protocol.tables[dataset])
+        return Part(X, y, check_groups(labels, len(y)))
     if dataset in datasets.SYNTHETIC:
         synthetic = datasets.SYNTHETIC[dataset]()
         return Part(read_table(synthetic.X), synthetic.y)
@@ -168,12 +197,15 @@ def split_by_rule(rule: str, n: int, groups: NDArray[np.int64] | None, seed: int
 # The models.
 
 
-def make_model(protocol: Protocol, cell: Cell) -> HCRegressor:
+def make_model(protocol: Protocol, cell: Cell) -> HCRegressor | Peer:
+    """The model of a cell; the settings of a protocol are those of `HCRegressor` and are not passed to peers."""
     name, _ = split_method(cell.method)
+    if name in PEERS:
+        return PEERS[name](random_state=cell.seed)
     return make(name, **{"random_state": cell.seed, **protocol.settings_of(cell)})
 
 
-def model_settings(model: HCRegressor) -> dict[str, Any]:
+def model_settings(model: HCRegressor | Peer) -> dict[str, Any]:
     """All settings, including the defaults of hetcal, so that a result records how it was obtained."""
     settings = {name: value for name, value in model.get_params().items() if name != "progress"}
     return {name: value.__name__ if isinstance(value, type) else value for name, value in settings.items()}
@@ -185,7 +217,8 @@ def method_title(method: str) -> str:
     'Random sigma + isotonic'
     """
     name, recalibrator = split_method(method)
-    return METHODS[name].title + (f" + {recalibrator}" if recalibrator else "")
+    title = PEERS[name].title if name in PEERS else METHODS[name].title
+    return title + (f" + {recalibrator}" if recalibrator else "")
 
 
 def setting_names(*fixed: str) -> set[str]:
@@ -199,9 +232,12 @@ def check_protocol(protocol: Protocol) -> None:
     for study in protocol.studies:
         for method in study.methods:
             name, recalibrator = split_method(method)
-            check_word(protocol.text, "method", name, METHODS)
+            check_word(protocol.text, "method", name, {**METHODS, **PEERS})
             if recalibrator:
                 check_word(protocol.text, "recalibrator", recalibrator, RECALIBRATED)
+            if study.vary and name in PEERS:
+                advice = "its settings are not ours; give it a study of its own"
+                raise must(f"methods of {study.name!r}", "not include a peer where settings vary", name, advice)
         check_keys(protocol.text, "setting", study.vary, known)
     for method, settings in protocol.methods.items():
         check_word(protocol.text, "method", method, METHODS)

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hetcal._checks import check_choice, check_number, check_vector, must, underscored
 from hetcal.exceptions import TrainingWarning
-from hetcal.methods import METHODS, PAPER, make
+from hetcal.methods import DEFAULT, METHODS, PAPER, make
 from hetcal.metrics import CURVE_LEVELS, ce_noise_floor
 from hetcal.metrics.verdict import Evidence, judge_evidence
 from hetcal.regressor import HCRegressor
@@ -35,10 +35,10 @@ Progress = Callable[[int, int, str], Any]
 # All methods except those whose sigma does not depend on X.
 INFORMATIVE = tuple(name for name in METHODS if name not in ("constant_sigma", "random_sigma"))
 METHOD_GROUPS = {"all": INFORMATIVE, "hc": tuple(name for name in METHODS if name.endswith("_hc")), "paper": PAPER}
-# The candidates of `choose_method`: the two cheapest methods, and the one with the lowest CRPS on most tables.
+# The candidates of `choose_method`: the default, the two cheapest methods, and the best of the others on most tables.
 # Dropout-HC takes longer, and among the paper's methods it had the lowest CRPS on none of 13 tables and splits
 # (benchmarks/paper).
-AUTO = ("hnn", "quantile_hc", "ensemble_hc")
+AUTO = (DEFAULT, "hnn", "quantile_hc", "ensemble_hc")
 AUTO_FOLDS, AUTO_ROWS = 3, 3_000
 
 

@@ -14,6 +14,8 @@ from hetcal.studies.statistics import estimate
 # A difference of at most this many of its standard errors is noise. A cheaper method may have a CRPS higher by this
 # fraction. With fewer rows than this, the sentence adds a caution.
 NOISE_ERRORS, PRICE, FEW_ROWS = 2.0, 0.02, 300
+# Networks of a cross ensemble.
+CROSS_MEMBERS = 8
 
 
 def recommend(methods: Sequence[dict[str, Any]], rows: int) -> dict[str, str]:
@@ -79,5 +81,7 @@ def passes_per_prediction(method: str) -> int:
     (100, 8, 1)
     """
     estimator = METHODS[method].estimator
+    if estimator == "cross_ensemble":
+        return CROSS_MEMBERS
     options = inspect.signature(ESTIMATORS[estimator] if isinstance(estimator, str) else estimator).parameters
     return next((options[name].default for name in ("prediction_samples", "members") if name in options), 1)

@@ -10,10 +10,12 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from hetcal._checks import check_choice, must, underscored
-from hetcal.studies.cells import check_protocol, identify, make_model, model_settings, run_cell
+from hetcal.studies.cells import check_protocol, identify, load_part, make_model, model_settings, run_cell
 from hetcal.studies.jobs import run_jobs
-from hetcal.studies.protocol import Cell, Protocol
-from hetcal.studies.results import CELLS, Results, open_folder, read_cells, write_result
+from hetcal.studies.own_tables import ReadRows, describe_table, locate_tables
+from hetcal.studies.peers import PEERS
+from hetcal.studies.protocol import Cell, Protocol, split_method
+from hetcal.studies.results import CELLS, Result, Results, open_folder, read_cells, write_result
 
 BAR = "{n_fmt} of {total_fmt} cells |{bar:24}| {elapsed}{postfix}, last {desc}"
 
@@ -27,6 +29,7 @@ def run_protocol(
     methods: Collection[str] | None = None,
     seeds: Collection[int] | None = None,
     jobs: int = 1,
+    read: ReadRows | None = None,
     say: Callable[[str], Any] = tqdm.write,
 ) -> Results:
     """Run the cells of a protocol that are not finished yet, and return all results of the folder.
@@ -36,16 +39,25 @@ def run_protocol(
         folder: Where results are kept; finished cells in it are not run again, failed and damaged ones are.
         studies, only, methods, seeds: Run only these studies, data sets, methods and seeds.
         jobs: Number of processes in parallel, with one thread each.
+        read: Reader of the files of the user's own tables, a function at the top level of a module.
         say: Function that prints messages while the progress bar is shown.
     """
     check_protocol(protocol)
     cells = select_cells(protocol, studies=studies, only=only, methods=methods, seeds=seeds)
+    datasets = list(dict.fromkeys(cell.dataset for cell in cells))
+    protocol = locate_tables(protocol, datasets)
+    tables = {name: describe_table(protocol, name) for name in datasets}
+    for name in filter(tables.get, datasets):
+        load_part(name, protocol, read)  # a wrong column is reported now, not by every cell
     results = open_folder(folder, protocol)
     for cell in cells:
-        if cell in results.done and results.done[cell]["settings"] != model_settings(make_model(protocol, cell)):
-            say(f"other defaults of hetcal, run again: {cell} seed {cell.seed}")
+        reason = changed_since(results.done[cell], protocol, cell, tables) if cell in results.done else ""
+        if reason:
+            say(f"{reason}, run again: {cell} seed {cell.seed}")
             del results.done[cell]
     todo = [cell for cell in cells if cell not in results.done]
+    for name in {split_method(cell.method)[0] for cell in todo} & PEERS.keys():
+        PEERS[name].import_packages()
     again = {folder / CELLS / cell.path for cell in todo}
     for path in results.damaged:
         say(f"damaged, {'run again' if path in again else 'not selected'}: {path}")
@@ -53,7 +65,7 @@ def run_protocol(
 
     with tqdm(total=len(cells), initial=len(cells) - len(todo), unit="cell", bar_format=BAR) as bar:
         bar.set_postfix_str(time_left(todo, seconds, jobs))
-        for outcome in run_jobs(partial(run_and_save, protocol, folder), todo, jobs):
+        for outcome in run_jobs(partial(run_and_save, protocol, folder, read), todo, jobs):
             cell = outcome.job
             if outcome.error is None:
                 seconds[cell] = outcome.result
@@ -67,11 +79,20 @@ def run_protocol(
     return read_cells(folder, protocol)
 
 
-def run_and_save(protocol: Protocol, folder: Path, cell: Cell) -> float:
+def run_and_save(protocol: Protocol, folder: Path, read: ReadRows | None, cell: Cell) -> float:
     """In the process of the cell: run it, write its file, and return the seconds that it took."""
     start = perf_counter()
-    write_result(folder, cell, run_cell(protocol, cell))
+    write_result(folder, cell, run_cell(protocol, cell, read))
     return perf_counter() - start
+
+
+def changed_since(result: Result, protocol: Protocol, cell: Cell, tables: dict[str, Any]) -> str:
+    """What the result of a finished cell no longer corresponds to; empty if it is still valid."""
+    if result["settings"] != model_settings(make_model(protocol, cell)):
+        return "other defaults of hetcal"
+    if result.get("table") != tables[cell.dataset]:
+        return "other file or columns"
+    return ""
 
 
 def select_cells(

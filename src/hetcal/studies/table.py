@@ -202,7 +202,7 @@ def render_csv(results: Results) -> str:
 
 
 def render_cells(results: Results) -> str:
-    """One line for each finished cell: its figures and how its training ended."""
+    """One line for each finished cell: its figures, its memory, and how its training ended (empty for peers)."""
     names = ["study", "dataset", "method", "varied", "seed"]
     training = ["epochs", "best_epoch", "stopped"]
     lines = []
@@ -211,9 +211,11 @@ def render_cells(results: Results) -> str:
         shown = [f"{result['metrics'][figure]:.6g}" for figure in CSV_FIGURES]
         median, high = (result["std_quantiles"][round(100 * q) - 1] for q in (0.5, 0.95))
         shown.append(f"{high / median:.4g}")
-        ended = [result["training"][name] for name in training]
+        memory = result.get("peak_memory_mb")  # older results have none
+        shown.append("" if memory is None else f"{memory:.0f}")
+        ended = [result["training"][name] if result["training"] else "" for name in training]
         lines.append([cell.study, cell.dataset, cell.method, describe_varied(cell.varied), cell.seed, *shown, *ended])
-    return write_csv([[*names, *CSV_FIGURES, "std_95_to_median", *training], *lines])
+    return write_csv([[*names, *CSV_FIGURES, "std_95_to_median", "peak_memory_mb", *training], *lines])
 
 
 def order_of(results: Results) -> Callable[[Any], Any]:

@@ -93,11 +93,13 @@ class EnsembleLayout:
         n_numbers: The first columns of the encoded table, which are numbers.
         groups: The settings of each group of members.
         n_parts: Members of each group.
+        n_nodes: Nodes of the trained forests, to load a model file.
     """
 
     n_numbers: int
     groups: tuple[MemberGroup, ...]
     n_parts: int
+    n_nodes: int = 1
 
 
 def build_cross_ensemble(
@@ -135,6 +137,7 @@ def build_cross_ensemble(
         n_inputs=n_inputs,
         n_numbers=layout.n_numbers,
         n_targets=n_targets,
+        n_nodes=layout.n_nodes,
     )
 
 

@@ -7,6 +7,7 @@ its own, its held-out residuals would be too small.)
 import math
 import warnings
 from dataclasses import dataclass
+from itertools import pairwise
 from time import monotonic
 
 import numpy as np
@@ -15,15 +16,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from hetcal._checks import Floats, check_number, must
+from hetcal._checks import check_number, must
 from hetcal.estimators.cross_ensemble import CrossEnsemble
-from hetcal.estimators.held_out import HeldOut
+from hetcal.estimators.held_out import HeldOut, SecondOpinion
 from hetcal.exceptions import TrainingDivergedError, TrainingWarning
 from hetcal.families import FAMILIES, GAUSSIAN, Family, StudentT, check_family
 from hetcal.metrics.history import EpochRecord, History
+from hetcal.networks import LinearInputs
 from hetcal.objectives import Objective, crps_loss
 from hetcal.prediction import Prediction
-from hetcal.tabular.linear_members import fit_linear_members
 
 PARTS = 4
 # A member also holds out this fraction of the next member's part: rows that two members of a group have not seen.
@@ -101,6 +102,9 @@ def cross_fit(
         run.history.stopped = "interrupted"
         message = f"training was interrupted after {run.steps_done} step(s); the best weights so far are kept"
         warnings.warn(message, TrainingWarning, stacklevel=2)
+    if run.history.stopped == "max_seconds":
+        message = f"training reached max_seconds after {run.steps_done} of {run.steps} steps; the best weights are kept"
+        warnings.warn(message, TrainingWarning, stacklevel=2)
     return run.history, run.finish()
 
 
@@ -147,12 +151,14 @@ class CrossFit:
         self.divide(np.random.default_rng(settings.seed))
         self.n_train = min(len(seen) for seen in self.seen)
         self.batch_size, self.steps = settings.batch_for(self.n_train), settings.steps_for(self.n_train)
-        ensemble.fit_inputs(rows.x, rows.weight)
+        for module in ensemble.networks.modules():
+            if isinstance(module, LinearInputs):
+                module.fit(rows.x, rows.weight)
         self.optimizer = self.build_optimizer()
         self.history, self.steps_done = History(), 0
         self.best = {name: value.detach().clone() for name, value in ensemble.networks.named_parameters()}
         self.lowest = torch.full((ensemble.n_groups,), math.inf)
-        self.found_at = torch.zeros(ensemble.n_groups)  # as fractions of all steps
+        self.found_at = torch.zeros(ensemble.n_groups, dtype=torch.int64)  # steps
         self.usual_norm, self.bad_steps = math.inf, 0
 
     def divide(self, generator: np.random.Generator) -> None:
@@ -227,7 +233,7 @@ class CrossFit:
                     self.history.stopped, message = "max_seconds", f"max_seconds={limit:g} ended training"
                     warnings.warn(f"{message}; the best weights so far are kept", TrainingWarning, stacklevel=3)
                     return
-                if self.is_hopeless((step + 1) / self.steps):
+                if self.is_hopeless(step + 1):
                     self.history.stopped = "patience"
                     return
         self.history.stopped = "max_steps"
@@ -302,7 +308,7 @@ class CrossFit:
         )
         is_better = totals < self.lowest
         self.lowest = torch.where(is_better, totals, self.lowest)
-        self.found_at = torch.where(is_better, torch.tensor(step / self.steps), self.found_at)
+        self.found_at = torch.where(is_better, step, self.found_at)
         chosen = is_better.repeat_interleave(ensemble.n_parts)
         if is_better.any():
             for name, value in ensemble.networks.named_parameters():
@@ -321,53 +327,41 @@ class CrossFit:
         record.append_to(self.history.train)
         self.history.criterion.append(float(totals.mean()))
 
-    def is_hopeless(self, progress: float) -> bool:
-        """Whether a whole cycle of the learning rate has brought nothing in any group."""
-        # Three quarters of the last cycle, because its low learning rates come at its end.
-        ends = ((CYCLE_ENDS[1], CYCLE_ENDS[0]), (CYCLE_ENDS[2], CYCLE_ENDS[1]), (0.75, CYCLE_ENDS[2]))
-        margin = 1.5 / self.steps
-        return any(
-            progress >= end and progress < end + 1 / self.steps and bool((self.found_at < before + margin).all())
-            for end, before in ends
-        )
+    def is_hopeless(self, step: int) -> bool:
+        """Whether a whole cycle of the learning rate, which just ended, has brought nothing in any group."""
+        ends = [round(end * self.steps) for end in CYCLE_ENDS]
+        before = next((earlier for earlier, end in pairwise(ends[:-1]) if end == step), None)
+        return before is not None and bool((self.found_at <= before).all())
 
     @torch.no_grad()
     def finish(self) -> HeldOut:
-        """Restore the best weights, fit the linear members, and predict all held-out rows."""
-        for name, value in self.ensemble.networks.named_parameters():
+        """Restore the best weights, fit the members that are not networks, and predict all held-out rows."""
+        ensemble, x = self.ensemble, self.rows.x
+        for name, value in ensemble.networks.named_parameters():
             value.copy_(self.best[name])
-        self.ensemble.eval()
-        parts = self.ensemble.n_parts
-        x, y, weight = self.rows.x, self.rows.y, self.rows.weight
-        fit_linear_members(self.ensemble, x, y, weight, self.seen[:parts])
-        shape = self.ensemble.n_groups + 1, len(self.rows), self.ensemble.n_targets
-        mean, std, pairs = np.empty(shape), np.empty(shape), []
-        linear_mean, linear_std = (values.double().numpy() for values in self.ensemble.linear_predictions(x))
-        for member, (own, shared) in enumerate(zip(self.own, self.shared, strict=True)):
-            group, both = member // parts, np.concatenate([own, shared])
-            member_mean, member_std = self.predict_member(member, both)
-            mean[group, own], std[group, own] = member_mean[: len(own)], member_std[: len(own)]
-            if len(shared) and not self.rows.are_repeated:
-                pairs.append((group, shared, member_mean[len(own) :]))
-            if group == 0:
-                mean[-1, own], std[-1, own] = linear_mean[member, own], linear_std[member]
-        differences = [(group, rows, (other - mean[group, rows]) ** 2 / 2) for group, rows, other in pairs]
+        ensemble.eval()
+        parts = ensemble.n_parts
+        for module in ensemble.fitted:
+            module.fit(x, self.rows.y, self.rows.weight, self.seen[:parts], self.settings.seed)
+        blocks = [ensemble.group_predictions(block) for block in x.split(PREDICTION_ROWS)]
+        means, stds = (torch.cat(block, dim=2).cpu().numpy() for block in zip(*blocks, strict=True))
+        mean, std = np.empty_like(means[:, 0]), np.empty_like(stds[:, 0])  # (groups, n, targets)
+        seconds = []
+        for group in range(len(means)):
+            first = parts * group if group < ensemble.n_groups else 0  # the others have the parts of the first group
+            for number in range(parts):
+                own, shared = self.own[first + number], self.shared[first + number]
+                mean[group, own], std[group, own] = means[group, number, own], stds[group, number, own]
+                if len(shared) and not self.rows.are_repeated:
+                    opinion = means[group, number, shared], stds[group, number, shared]
+                    seconds.append(SecondOpinion(group, shared, *opinion))
         self.history.validation_rows = list(range(len(self.rows)))
-        return HeldOut(mean, std, differences)
+        return HeldOut(mean, std, seconds)
 
     def predict_members(self, x: Tensor) -> Prediction:
         """All members on rows of their own, (members, n, inputs), block by block."""
         parts = [self.ensemble.member_predictions(block) for block in x.split(PREDICTION_ROWS, dim=1)]
         return Prediction(torch.cat([part.mean for part in parts], 1), torch.cat([part.std for part in parts], 1))
-
-    def predict_member(self, member: int, index: RowIndex) -> tuple[Floats, Floats]:
-        """One member on some rows; all of them run, so this is used once per member only."""
-        means, stds = [], []
-        for block in torch.from_numpy(index).split(PREDICTION_ROWS):
-            prediction = self.ensemble.member_predictions(self.rows.x[block])
-            means.append(prediction.mean[member])
-            stds.append(prediction.std[member])
-        return torch.cat(means).double().numpy(), torch.cat(stds).double().numpy()
 
     def squeeze(self, values: Tensor) -> Tensor:
         """(members, n, targets), or (members, n) for one target: objectives see a target as they always do."""

@@ -16,12 +16,16 @@ from hetcal.estimators.held_out import fit_shape_of_cells
 from hetcal.exceptions import DegenerateDataWarning
 from hetcal.families import Empirical
 from hetcal.prediction import Prediction
+from hetcal.tabular.encoding import fit_column_scaler
 from hetcal.transforms import TRANSFORMS, PerTarget, Standardizer, TargetTransform
 
 # The standardized target is rounded to a millionth of its standard deviation, which is the estimators' floor of sigma.
 # This removes rounding errors of y (in kelvin instead of degrees Celsius, say). Otherwise a single bit would lead to
 # another model, because training is chaotic.
 TARGET_GRID = 2.0**-20
+# Where the standard deviation of y is this many times the one that its quartiles suggest, few values make it up: gross
+# errors. Then y is scaled by the quartiles, and no value counts as farther away than this.
+GROSS_ERROR = 30.0
 
 
 def check_regression_target(y: NDArray[Any]) -> Floats:
@@ -70,7 +74,8 @@ class TargetScale:
 
     def standardize(self, y: Floats) -> NDArray[np.float32]:
         """The numbers to train on, free of rounding errors of y."""
-        return (TARGET_GRID * np.round(self.forward(y) / TARGET_GRID)).astype(np.float32)
+        target = y if self.transform is None else self.transform.forward(y)
+        return standardize_target(target, self.scaler).astype(np.float32)
 
     def in_units_of_y(self, prediction: Prediction) -> Prediction | TransformedPrediction:
         """Undo the standardization and the transform of y; predictions return to the units of y only here."""
@@ -86,10 +91,22 @@ def fit_transform(name: str, y: Floats, weights: Floats) -> TargetTransform | Pe
 
 
 def fit_target_scaler(target: Floats, weights: Floats) -> Standardizer:
+    """Mean and standard deviation, or median and quartiles where few values make up the standard deviation."""
     scaler = Standardizer().fit(target, weights)
+    robust = fit_column_scaler(target.reshape(len(target), -1), weights)
+    shape = scaler.spread.shape
+    has_errors = scaler.spread > GROSS_ERROR * robust.spread.reshape(shape)
+    scaler.center = np.where(has_errors, robust.center.reshape(shape), scaler.center)
+    scaler.spread = np.where(has_errors, robust.spread.reshape(shape), scaler.spread)
     # Intervals around a constant are then narrow relative to it, in any units.
     scaler.spread = np.where(scaler.is_constant, 1e-6, scaler.spread)
     return scaler
+
+
+def standardize_target(target: Floats, scaler: Standardizer) -> Floats:
+    """The target as it is trained: standardized, without gross errors and rounding errors."""
+    limited = np.clip(scaler.transform(target), -GROSS_ERROR, GROSS_ERROR)
+    return np.asarray(TARGET_GRID * np.round(limited / TARGET_GRID))
 
 
 def fit_target_atoms(

@@ -1,7 +1,6 @@
 """Ridge regressions as members of a `CrossEnsemble`: what a linear model, or the mean of y, would predict.
 
-They cost almost nothing. They matter for tables with few rows or many columns, where a network does not find more, and
-guarantee that the pool is hardly ever worse than either.
+They cost almost nothing. They matter for tables with few rows or many columns, where a network does not find more.
 """
 
 import math
@@ -9,10 +8,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hetcal._checks import Floats
-from hetcal.estimators.cross_ensemble import CrossEnsemble
+from hetcal.networks import LinearInputs
 
 # Penalties relative to the number of rows; the largest leaves the mean of y only.
 PENALTIES = np.geomspace(1e-6, 1e6, 49)
@@ -20,15 +19,42 @@ PENALTIES = np.geomspace(1e-6, 1e6, 49)
 MOST_COLUMNS = 5000
 
 
-def fit_linear_members(ensemble: CrossEnsemble, x: Tensor, y: Tensor, weight: Tensor, seen: Sequence[Tensor]) -> None:
-    """Fit one linear member for each part, to the rows that its member of the first group has seen, in place."""
-    inputs = ensemble.linear_inputs(x.T.double()).T.numpy()
-    for part, rows in enumerate(seen):
-        index = rows.numpy()
-        slopes, biases, stds = fit_ridge(inputs[index], y.double().numpy()[index], weight.double().numpy()[index])
-        ensemble.linear_weight[part].copy_(torch.from_numpy(slopes))
-        ensemble.linear_bias[part, :, 0].copy_(torch.from_numpy(biases))
-        ensemble.linear_std[part, :, 0].copy_(torch.from_numpy(stds))
+class LinearMembers(nn.Module):
+    """One ridge regression for each part of the rows, with a constant sigma.
+
+    Args:
+        n_parts: Number of members.
+        n_inputs, n_numbers: Columns of the encoded table, and those that are numbers.
+        n_targets: Number of targets.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    std: Tensor
+
+    def __init__(self, n_parts: int, n_inputs: int, n_numbers: int, n_targets: int) -> None:
+        super().__init__()
+        self.inputs = LinearInputs(n_inputs, n_numbers)
+        self.register_buffer("weight", torch.zeros(n_parts, n_targets, n_inputs, dtype=torch.float64))
+        self.register_buffer("bias", torch.zeros(n_parts, n_targets, 1, dtype=torch.float64))
+        self.register_buffer("std", torch.ones(n_parts, n_targets, 1, dtype=torch.float64))
+
+    def fit(self, x: Tensor, y: Tensor, weight: Tensor, seen: Sequence[Tensor], seed: int) -> None:
+        """Fit each member to the rows that it may see; x (n, inputs), y (n, targets). Nothing here is random."""
+        self.inputs.fit(x, weight)
+        inputs = self.inputs(x.T.double()).T.cpu().numpy()
+        targets, weights = y.double().cpu().numpy(), weight.double().cpu().numpy()
+        for part, rows in enumerate(seen):
+            index = rows.cpu().numpy()
+            slopes, biases, stds = fit_ridge(inputs[index], targets[index], weights[index])
+            self.weight[part].copy_(torch.from_numpy(slopes))
+            self.bias[part, :, 0].copy_(torch.from_numpy(biases))
+            self.std[part, :, 0].copy_(torch.from_numpy(stds))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and std, (parts, n, targets) each."""
+        mean = (torch.matmul(self.weight, self.inputs(x.T.double())) + self.bias).transpose(1, 2)
+        return mean, self.std.transpose(1, 2).expand_as(mean)
 
 
 def fit_ridge(x: Floats, y: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
@@ -60,12 +86,12 @@ def fit_ridge(x: Floats, y: Floats, weight: Floats) -> tuple[Floats, Floats, Flo
                 score = max(rss, 1e-14 * variance[j]) / (1 - df / n) ** 2
                 if score < best:
                     best, slopes[j] = score, basis @ (shrunk * target[:, j])
-            gcv[j] = min(best, gcv[j]) if math.isfinite(best) else gcv[j]
+            gcv[j] = min(best, gcv[j])
     return slopes, y_mean - slopes @ x_mean, np.sqrt(np.maximum(gcv, 1e-12))
 
 
 def eigenbasis(a: Floats) -> tuple[Floats, Floats]:
-    """Positive eigenvalues of a'a and their vectors, by the smaller of a'a and aa'."""
+    """Positive eigenvalues of a'a and their vectors, by the cheaper of two decompositions."""
     if a.shape[0] >= a.shape[1]:
         values, vectors = np.linalg.eigh(a.T @ a)
         keep = values > 1e-12 * max(values.max(initial=0.0), 1e-300)

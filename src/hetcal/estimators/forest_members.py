@@ -1,0 +1,134 @@
+"""Forests as members of a `CrossEnsemble`: what rows in the neighborhood of a row would predict.
+
+Where rows nearly repeat (neighboring times, the same patient or product), or where the target has steps, the nearest
+training rows know more than a smooth function. A tree finds them without keeping the rows: a model file holds
+thresholds and means. scikit-learn grows the trees; prediction is a few lookups in tables of plain numbers.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from hetcal._checks import Floats
+
+# Trees of each member, and the most rows that a tree grows from, which bounds the size of a model.
+TREES, MOST_ROWS = 16, 20_000
+MOST_DEPTH = 48
+# A variance of zero would make one row decide the weights of all groups.
+LEAST_VARIANCE = 1e-10
+
+
+class ForestMembers(nn.Module):
+    r"""One forest of extremely randomized trees for each part of the rows (Geurts et al., 2006).
+
+    .. math:: \mu = \frac1T \sum_t \mu_t(x), \qquad
+              \sigma^2 = \frac1T \sum_t \left( \sigma_t^2(x) + (\mu_t(x) - \mu)^2 \right)
+
+    with :math:`\mu_t, \sigma_t^2` the mean and variance of the training rows in the leaf of x.
+
+    Args:
+        n_parts: Number of members.
+        n_targets: Number of targets.
+        n_nodes: Nodes of all trees; given to load a model file, otherwise `fit` knows.
+    """
+
+    roots: Tensor
+    feature: Tensor
+    right: Tensor
+    threshold: Tensor
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, n_parts: int, n_targets: int, n_nodes: int = 1) -> None:
+        super().__init__()
+        self.n_parts = n_parts
+        self.register_buffer("roots", torch.zeros(n_parts, TREES, dtype=torch.int32))
+        self.register_buffer("feature", torch.zeros(n_nodes, dtype=torch.int32))
+        self.register_buffer("right", torch.zeros(n_nodes, dtype=torch.int32))  # the right child; the left one is next
+        self.register_buffer("threshold", torch.zeros(n_nodes))
+        self.register_buffer("mean", torch.zeros(n_nodes, n_targets))
+        self.register_buffer("variance", torch.zeros(n_nodes, n_targets))
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self.threshold)
+
+    def are_tables_right(self, n_inputs: int) -> Tensor:
+        """Whether every lookup stays inside the tables, for those of a model file; as a tensor of one element."""
+        number = torch.arange(self.n_nodes)
+        is_leaf = self.right == number
+        is_inside = (self.right >= number) & (self.right < self.n_nodes) & (is_leaf | (number + 1 < self.n_nodes))
+        is_column = (self.feature >= 0) & (self.feature < n_inputs)
+        is_root = (self.roots >= 0) & (self.roots < self.n_nodes)
+        return is_inside.all() & is_column.all() & is_root.all() & (self.variance >= 0).all()
+
+    def fit(self, x: Tensor, y: Tensor, weight: Tensor, seen: Sequence[Tensor], seed: int) -> None:
+        """Grow each forest from the rows that it may see; x (n, inputs), y (n, targets)."""
+        inputs, targets, weights = (values.cpu().numpy() for values in (x, y, weight))
+        trees = [
+            tree
+            # As arrays, because a tensor of a single row number would index like a plain number.
+            for part, rows in enumerate(index.cpu().numpy() for index in seen)
+            for tree in grow_forest(inputs[rows], targets[rows], weights[rows].astype(np.float64), seed + part)
+        ]
+        sizes = [len(tree["right"]) for tree in trees]
+        starts = np.cumsum([0, *sizes[:-1]])
+        self.roots = torch.from_numpy(starts.reshape(self.n_parts, TREES).astype(np.int32)).to(x.device)
+        for tree, start in zip(trees, starts, strict=True):
+            tree["right"] += start
+        for name in ("feature", "right", "threshold", "mean", "variance"):
+            joined = np.concatenate([tree[name] for tree in trees])
+            setattr(self, name, torch.from_numpy(joined).to(getattr(self, name).dtype).to(x.device))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and std, (parts, n, targets) each."""
+        node = self.roots.view(1, -1).expand(len(x), -1)  # (n, trees)
+        for _ in range(MOST_DEPTH):
+            right = self.right[node]
+            goes_left = x.gather(1, self.feature[node].long()) <= self.threshold[node]
+            is_leaf = right == node
+            node = torch.where(is_leaf, node, torch.where(goes_left, node + 1, right))
+        means = self.mean[node].double().unflatten(1, (self.n_parts, TREES))  # (n, parts, trees, targets)
+        between, mean = torch.var_mean(means, dim=2, correction=0)
+        within = self.variance[node].double().unflatten(1, (self.n_parts, TREES)).mean(2)
+        return mean.transpose(0, 1), (between + within).clamp_min(LEAST_VARIANCE).sqrt().transpose(0, 1)
+
+
+def grow_forest(x: Floats, y: Floats, weights: Floats, seed: int) -> list[dict[str, Any]]:
+    """Grow the trees of one member, and return each as arrays over its nodes, children after their parents."""
+    from sklearn.ensemble import ExtraTreesRegressor  # slow to import, and only training needs it
+
+    forest = ExtraTreesRegressor(
+        TREES,
+        max_depth=MOST_DEPTH,
+        bootstrap=len(x) > MOST_ROWS,
+        max_samples=MOST_ROWS if len(x) > MOST_ROWS else None,
+        random_state=seed,
+        n_jobs=1,
+    )
+    forest.fit(x, y if y.shape[1] > 1 else y[:, 0], sample_weight=weights)
+    leaves = forest.apply(x)
+    trees = []
+    for number, fitted in enumerate(forest.estimators_):
+        tree = fitted.tree_
+        numbers = np.arange(tree.node_count)
+        is_leaf = tree.children_left < 0
+        mean = tree.value[:, :, 0]
+        leaf = leaves[:, number]
+        total = np.maximum(np.bincount(leaf, weights, tree.node_count), 1e-300)
+        squares = [
+            np.bincount(leaf, weights * (column - mean[leaf, j]) ** 2, tree.node_count) for j, column in enumerate(y.T)
+        ]
+        trees.append(
+            {
+                "feature": np.where(is_leaf, 0, tree.feature),
+                "right": np.where(is_leaf, numbers, tree.children_right),  # a leaf is its own child
+                "threshold": tree.threshold,
+                "mean": mean,
+                "variance": np.stack(squares, axis=1) / total[:, None],
+            }
+        )
+    return trees
