@@ -75,6 +75,7 @@ class TrainingRows:
     target: NDArray[Any]  # (n,) or (n, k), as the subclass read it
     weights: Floats  # (n,)
     copies: Floats  # (n,) given rows that each row stands for
+    total: float  # number of given rows, where a weight of 2 counts like two rows
     groups: NDArray[np.int64] | None  # (n,)
     encoder: TableEncoder
     x: Tensor  # (n, inputs), what the network sees
@@ -83,7 +84,7 @@ class TrainingRows:
     @property
     def counts(self) -> Floats:
         """The weights, scaled so that their sum is the number of given rows."""
-        return self.weights * (self.copies.sum() / self.weights.sum())
+        return self.weights * (self.total / self.weights.sum())
 
     @property
     def are_repeated(self) -> bool:
@@ -222,7 +223,8 @@ class TabularModel(BaseEstimator):
         x = torch.from_numpy(encoder.transform(table))
         seed = draw_seed(self.random_state)
         codes = None if codes is None else codes[rows]
-        return TrainingRows(target[rows], weights, copies, codes, encoder, x, seed)
+        total = min(float(frequencies.sum()), 2.0**53)  # weights may be astronomical
+        return TrainingRows(target[rows], weights, copies, total, codes, encoder, x, seed)
 
     def _train(
         self,
