@@ -56,6 +56,15 @@ class ForestMembers(nn.Module):
     def n_nodes(self) -> int:
         return len(self.threshold)
 
+    def are_tables_right(self, n_inputs: int) -> Tensor:
+        """Whether every lookup stays inside the tables, for those of a model file; as a tensor of one element."""
+        number = torch.arange(self.n_nodes)
+        is_leaf = self.right == number
+        is_inside = (self.right >= number) & (self.right < self.n_nodes) & (is_leaf | (number + 1 < self.n_nodes))
+        is_column = (self.feature >= 0) & (self.feature < n_inputs)
+        is_root = (self.roots >= 0) & (self.roots < self.n_nodes)
+        return is_inside.all() & is_column.all() & is_root.all() & (self.variance >= 0).all()
+
     def fit(self, x: Tensor, y: Tensor, weight: Tensor, seen: Sequence[Tensor], seed: int) -> None:
         """Grow each forest from the rows that it may see; x (n, inputs), y (n, targets)."""
         inputs, targets, weights = (values.cpu().numpy() for values in (x, y, weight))

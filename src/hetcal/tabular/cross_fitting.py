@@ -230,7 +230,8 @@ class CrossFit:
                     self.look(step + 1, *validation)
                     bar.set_postfix(held_out=f"{self.history.criterion[-1]:.4f}")
                 if is_late:
-                    self.history.stopped = "max_seconds"
+                    self.history.stopped, message = "max_seconds", f"max_seconds={limit:g} ended training"
+                    warnings.warn(f"{message}; the best weights so far are kept", TrainingWarning, stacklevel=3)
                     return
                 if self.is_hopeless(step + 1):
                     self.history.stopped = "patience"

@@ -38,6 +38,7 @@ from hetcal.tabular.building import (
 )
 from hetcal.tabular.columns import Table, check_unique_columns, read_table
 from hetcal.tabular.cross_fitting import CrossFitSettings, FitRows, cross_fit, family_of_members, number_of_parts
+from hetcal.tabular.defaults import NETWORK_SIZES
 from hetcal.tabular.encoding import TableEncoder
 from hetcal.tabular.rows import (
     check_groups,
@@ -63,11 +64,6 @@ TRAINING_SETTINGS = (
     "input_noise",
 )
 CROSS_FIT_SETTINGS = ("learning_rate", "weight_decay", "batch_size", "max_steps", "max_epochs", "max_seconds")
-# Size of the built-in networks: of one network as in the paper, and of the members of a cross ensemble.
-NETWORK_SIZES: dict[bool, dict[str, Any]] = {
-    False: {"width": 128, "depth": 5, "dropout": 0.2},
-    True: {"width": 128, "depth": 3, "dropout": None},
-}
 # Number of rows that are encoded at once in prediction, so that memory beyond input and output stays bounded.
 CHUNK_ROWS = 16_384
 
