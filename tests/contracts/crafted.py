@@ -237,10 +237,14 @@ TENSORS: dict[str, Craft] = {
 
 # What held-out rows never lead to.
 CALIBRATION = [
-    *((name, value) for name in ("group_weights", "widening", "factor", "linear_std", "shape") for value in NOT_FINITE),
-    *((name, -1.0) for name in ("group_weights", "widening", "factor", "linear_std")),
+    *(
+        (name, value)
+        for name in ("group_weights", "widening", "factor", "linear_members.std", "shape")
+        for value in NOT_FINITE
+    ),
+    *((name, -1.0) for name in ("group_weights", "widening", "factor", "linear_members.std")),
     ("factor", 0.0),
-    ("linear_std", 0.0),
+    ("linear_members.std", 0.0),
     ("shape", 0.0),  # it increases
 ]
 

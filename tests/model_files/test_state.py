@@ -94,11 +94,12 @@ def test_training_that_ran_out_of_time(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("linear_std", 0), ("group_weights", -1), ("widening", -1), ("factor", 0), ("shape", np.inf)]
+    ("name", "value"),
+    [("linear_members.std", 0), ("group_weights", -1), ("widening", -1), ("factor", 0), ("shape", np.inf)],
 )
 def test_calibration_that_no_rows_lead_to(tmp_path, name, value):
     model = HCRegressor(**SMALL).fit(X, Y)
-    getattr(model.estimator_, name).fill_(value)
+    model.estimator_.state_dict()[name].fill_(value)
     with pytest.raises(ValueError, match=f"values of '{name}' that no held-out rows lead to"):
         model.save(tmp_path / "model")
 

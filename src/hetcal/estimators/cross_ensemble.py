@@ -86,8 +86,8 @@ class CrossEnsemble(nn.Module):
     ) -> None:
         super().__init__()
         self.networks, self.n_groups, self.n_parts, self.n_targets = networks, n_groups, n_parts, n_targets
-        linear = LinearMembers(n_parts, n_inputs, n_numbers, n_targets)
-        self.fitted = nn.ModuleList([linear, ForestMembers(n_parts, n_targets, n_nodes)])
+        self.linear_members = LinearMembers(n_parts, n_inputs, n_numbers, n_targets)
+        self.forest_members = ForestMembers(n_parts, n_targets, n_nodes)
         total, double = n_groups + len(self.fitted), torch.float64
         self.register_buffer("group_weights", torch.full((total,), 1 / total, dtype=double))
         self.register_buffer("widening", torch.zeros((), dtype=double))
@@ -99,6 +99,11 @@ class CrossEnsemble(nn.Module):
         self.register_buffer("choices", torch.tensor(choices), persistent=False)
 
     choices: Tensor
+
+    @property
+    def fitted(self) -> tuple[LinearMembers, ForestMembers]:
+        """The members that are not networks; each is a group of its own."""
+        return self.linear_members, self.forest_members
 
     def member_predictions(self, x: Tensor) -> Prediction:
         """Mean and std of every member, (members, n, targets); x is (n, inputs), or (members, n, inputs)."""

@@ -85,7 +85,8 @@ class ForestMembers(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and std, (parts, n, targets) each."""
-        node = self.roots.long().view(1, -1).expand(x.shape[0], -1)  # (n, trees); len(x) would be a constant in an ONNX graph
+        # (n, trees); len(x) would be a constant in an ONNX graph
+        node = self.roots.long().view(1, -1).expand(x.shape[0], -1)
         for _ in range(MOST_DEPTH):
             right = self.right[node].long()
             goes_left = x.gather(1, self.feature[node].long()) <= self.threshold[node]

@@ -231,8 +231,8 @@ def restore_atoms(document: learned.AtomsDocument | None) -> Atoms | None:
 def describe_members(estimator: nn.Module) -> dict[str, int] | None:
     if not isinstance(estimator, CrossEnsemble):
         return None
-    forest = estimator.fitted[-1]
-    return {"groups": estimator.n_groups, "parts": estimator.n_parts, "nodes": forest.n_nodes}
+    nodes = estimator.forest_members.n_nodes
+    return {"groups": estimator.n_groups, "parts": estimator.n_parts, "nodes": nodes}
 
 
 def restore_layout(document: schema.ModelDocument) -> EnsembleLayout | None:
@@ -334,8 +334,8 @@ def check_calibration(estimator: CrossEnsemble) -> None:
         "widening": estimator.widening >= 0,
         "factor": estimator.factor > 0,
         "shape": estimator.shape.diff() > 0,
-        "fitted.0.std": linear.std > 0,
-        "fitted.1": forest.are_tables_right(linear.inputs.low.shape[0]),
+        "linear_members.std": linear.std > 0,
+        "forest_members": forest.are_tables_right(linear.inputs.low.shape[0]),
     }
     values = estimator.state_dict()
     for name, condition in is_right.items():
