@@ -25,6 +25,7 @@ for Estimator in (MCDropout, QuantileRange):
     network = MLP(2, Estimator.n_outputs, width=64, depth=2, dropout=0.1, generator=generator)
     estimator = Estimator(network)
     optimizer = torch.optim.AdamW(estimator.parameters(), lr=2e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 60)  # without it, the last steps decide the bias
     for _ in range(60):
         for batch in torch.randperm(1000, generator=generator).split(100):
             prediction = estimator(x_train[batch])  # mean and std, differentiable in both
@@ -33,6 +34,7 @@ for Estimator in (MCDropout, QuantileRange):
             optimizer.zero_grad()
             loss.mean().backward()
             optimizer.step()
+        schedule.step()
 
     prediction = predict(estimator, x_test).numpy()  # in evaluation mode, in bounded memory
     scores = evaluate(y_test.numpy(), prediction)
