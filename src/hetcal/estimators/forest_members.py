@@ -72,7 +72,7 @@ class ForestMembers(nn.Module):
             tree
             # As arrays, because a tensor of a single row number would index like a plain number.
             for part, rows in enumerate(index.cpu().numpy() for index in seen)
-            for tree in grow_forest(inputs[rows], targets[rows], weights[rows].astype(np.float64), seed + part)
+            for tree in grow_forest(inputs[rows], targets[rows], weights[rows].astype(np.float64), (seed + part) % 2**32)
         ]
         sizes = [len(tree["right"]) for tree in trees]
         starts = np.cumsum([0, *sizes[:-1]])
