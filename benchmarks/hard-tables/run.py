@@ -83,7 +83,8 @@ def heavy_tail(rng: np.random.Generator, n: int) -> HardTable:
 def smooth(rng: np.random.Generator, n: int, r2: float) -> HardTable:
     X = numbers(rng, n + N_TEST)
     signal = np.sin(X["x0"]) + X["x1"] * X["x2"] / 2 + X["x3"]
-    return HardTable(X, (signal + signal.std() * np.sqrt(1 / r2 - 1) * rng.normal(size=len(X))).to_numpy(), n)
+    noise = signal.std() * np.sqrt(1 / r2 - 1) * rng.normal(size=len(X))
+    return HardTable(X, (signal + noise).to_numpy(copy=True), n)
 
 
 def small_noise(rng: np.random.Generator, n: int) -> HardTable:

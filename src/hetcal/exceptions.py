@@ -30,7 +30,7 @@ class SharedGroupsWarning(HetcalWarning):
 
 
 class TrainingWarning(HetcalWarning):
-    """Training ended early because it was interrupted."""
+    """Training ended early because it was interrupted, or because its time was over."""
 
 
 class UnseenLabelsWarning(HetcalWarning):

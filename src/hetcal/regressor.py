@@ -201,8 +201,9 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
 
     def predict_dist(self, X: Any) -> Prediction | TransformedPrediction | AtomicPrediction:
         """The predictive distribution of each row on NumPy arrays: mean, std, interval, quantile, log_prob, ..."""
+        standardized = self._predict(X)  # first, so that an unfitted model raises NotFittedError
         scale = TargetScale(self.target_transform_, self.transform_, self.target_scaler_)
-        prediction = scale.in_units_of_y(self._predict(X))
+        prediction = scale.in_units_of_y(standardized)
         return prediction if self.atoms_ is None else self.atoms_.apply(prediction)
 
     def _fit_candidate(

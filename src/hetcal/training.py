@@ -10,7 +10,8 @@ recovery from a loss that is not finite.
 import math
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from hetcal.estimators.base import BLOCK_ROWS, parameter_groups
 from hetcal.estimators.checkpoints import Checkpoints
 from hetcal.exceptions import TrainingDivergedError, TrainingWarning
 from hetcal.metrics.history import EpochRecord, History
-from hetcal.objectives import CRITERIA, Objective
+from hetcal.objectives import CRITERIA, Objective, check_loss, mean_over_targets
 from hetcal.prediction import Prediction
 from hetcal.splitting import check_two_groups, hold_out
 
@@ -40,7 +41,7 @@ WARM_UP_STEPS = 100  # at most a tenth of the planned ones
 GroupNumbers = NDArray[np.int64] | None
 
 
-def bounded(default: float, low: float, high: float = math.inf, **rule: bool) -> Any:
+def bounded(default: float | None, low: float, high: float = math.inf, **rule: bool) -> Any:
     """A setting with its default and the bounds that `check_number` applies to it."""
     return field(default=default, metadata={"low": low, "high": high, **rule})
 
@@ -61,6 +62,7 @@ class TrainingSettings:
         batch_size: Rows per training step.
         max_steps: Upper limit on the optimizer steps; it bounds the training time for any number of rows.
         max_epochs: Upper limit on the passes over the data.
+        max_seconds: Upper limit on the seconds of training, or None; it ends with the epoch that exceeds it.
         patience: Steps without a better criterion (see `History`) after which training stops.
         standard_errors: The earliest epoch is kept whose criterion is within this many standard errors of the best.
         input_noise: Noise added to `x`, drawn anew in each step, with a standard deviation of `input_noise / sqrt(n)`
@@ -79,6 +81,7 @@ class TrainingSettings:
     batch_size: int = bounded(128, low=1, integer=True)
     max_steps: int = bounded(8_000, low=1, integer=True)
     max_epochs: int = bounded(500, low=1, integer=True)
+    max_seconds: float | None = bounded(None, low=0, open_low=True)
     patience: int = bounded(1_000, low=1, integer=True)
     standard_errors: float = bounded(1.0, low=0)
     input_noise: float = bounded(0.0, low=0)
@@ -89,7 +92,7 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         for setting in fields(self):
-            if setting.metadata:
+            if setting.metadata and getattr(self, setting.name) is not None:
                 check_number(setting.name, getattr(self, setting.name), **setting.metadata)
         try:
             torch.empty(0, device=self.device)
@@ -156,11 +159,8 @@ def train(
         run.train_epochs()
     except KeyboardInterrupt:
         run.history.stopped = "interrupted"
-        warnings.warn(
-            f"training was interrupted after {len(run.history)} epoch(s); the best weights so far are kept",
-            TrainingWarning,
-            stacklevel=2,
-        )
+        message = f"training was interrupted after {len(run.history)} epoch(s); the best weights so far are kept"
+        warnings.warn(message, TrainingWarning, stacklevel=2)
     finally:
         run.finish()
     return run.history
@@ -232,9 +232,9 @@ class TrainingRun:
         self.training, self.validation = split_tensors(rows, settings.validation_fraction, self.generator, groups)
         n, self.n_train = len(rows), len(self.training)
         if copies is not None and settings.validation_fraction:
-            # Every row is on both sides, with shares of its weight; only their ratios matter.
-            n = self.n_train = round(float(copies.sum()))
-            self.training = self.validation = rows
+            # Every row is on both sides, with shares of its weight; only their ratios matter, and no epoch overfits.
+            n, self.training, self.validation = round(float(copies.sum())), rows, rows
+            self.n_train, settings = n, replace(settings, standard_errors=0.0)
         self.noise_std = settings.input_noise_for(n)
         self.step, self.best_step = Step(estimator, settings, n, settings.planned_steps(len(self.training))), 0
         self.checkpoints = Checkpoints(estimator, self.validation.weight, settings.standard_errors)
@@ -242,7 +242,8 @@ class TrainingRun:
 
     def train_epochs(self) -> None:
         """Train until patience, steps or epochs are exhausted."""
-        settings, history, numbers = self.settings, self.history, range(self.settings.max_epochs)
+        settings, history = self.settings, self.history
+        numbers, start = range(settings.max_epochs), monotonic()
         with tqdm(numbers, desc="training", unit="epoch", disable=not settings.progress, leave=False) as bar:
             for epoch in bar:
                 self.train_epoch(epoch)
@@ -254,6 +255,10 @@ class TrainingRun:
                     return
                 if self.step.steps >= settings.max_steps:
                     history.stopped = "max_steps"
+                    return
+                if settings.max_seconds is not None and monotonic() - start > settings.max_seconds:
+                    history.stopped, message = "max_seconds", f"max_seconds={settings.max_seconds:g} ended training"
+                    warnings.warn(f"{message}; the best weights so far are kept", TrainingWarning, stacklevel=3)
                     return
 
     def train_epoch(self, epoch: int) -> None:
@@ -310,17 +315,6 @@ def check_mean(prediction: Prediction, y: Tensor) -> None:
         rule, found = f"have the shape of y, {tuple(y.shape)}", f"shape {tuple(prediction.mean.shape)}"
         advice = "for k targets give y as (n, k) and the estimator n_targets=k"
         raise must("the estimator's mean", rule, found, advice)
-
-
-def check_loss(objective_rows: Tensor, y: Tensor) -> None:
-    if objective_rows.shape not in (y.shape[:1], y.shape):
-        rule, advice = f"return one loss per row, shape {tuple(y.shape)}", "do not average over the rows"
-        raise must("objective", rule, f"shape {tuple(objective_rows.shape)}", advice)
-
-
-def mean_over_targets(values: Tensor) -> Tensor:
-    """(n,) from (n,) or (n, k); one number stays one number."""
-    return values.flatten(1).mean(1) if values.ndim > 1 else values
 
 
 def split_tensors(

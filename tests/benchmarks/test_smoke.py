@@ -20,8 +20,8 @@ SCRIPTS = {
     "batched/run.py": ({"SPLITS": 2, "ROWS": 4, "SIZES": [13, 4, 1], "DEPTH": 1}, []),
     "ensemble/run.py": ({"CASES": [(40, 3, 2)], "MEMBERS": 2, "REPEATS": 1}, []),
     "hard-tables/run.py": (
-        {"N_TEST": 30, "QUICK_STEPS": 2, "METHODS": ("default", "ridge", "mean")},
-        ["--quick", "--only", "towns", "--only", "large-group"],
+        {"N_TEST": 30, "QUICK_STEPS": 2, "METHODS": ("hnn", "mean")},
+        ["--quick"],
     ),
     "paper/claims.py": ({}, []),
     "peers/claims.py": ({}, ["--rows"]),

@@ -23,6 +23,7 @@ from tests.contracts.crafted_documents import (
     CLASS_CHANGES,
     DEEP,
     DOCUMENTS,
+    MEMBER_CHANGES,
     SUMMARY_CHANGES,
     changed,
     changed_summary,
@@ -152,6 +153,7 @@ def swapped(parts: Parts) -> bytes:
     return Parts(parts.manifest, {b: second, a: first, **dict(others)}, data).file()
 
 
+NOT_FINITE = float("nan"), float("inf")
 ITEM_BYTES = dict.fromkeys(("F64", "I64", "U64", "C64"), 8)
 ITEM_BYTES |= dict.fromkeys(("F32", "I32", "U32"), 4) | dict.fromkeys(("F16", "BF16", "I16", "U16"), 2)
 ITEM_BYTES |= dict.fromkeys(("I8", "U8", "BOOL", "F8_E4M3", "F8_E5M2", "F8_E8M0"), 1) | {"F4": 0.5}
@@ -231,6 +233,32 @@ TENSORS: dict[str, Craft] = {
     "a byte too few": lambda parts: seal(parts.header(), parts.data[:-1]),
     "no data": lambda parts: seal(parts.header()),
 }
+
+
+# What held-out rows never lead to.
+CALIBRATION = [
+    *(
+        (name, value)
+        for name in ("group_weights", "widening", "factor", "linear_members.std", "shape")
+        for value in NOT_FINITE
+    ),
+    *((name, -1.0) for name in ("group_weights", "widening", "factor", "linear_members.std")),
+    ("factor", 0.0),
+    ("linear_members.std", 0.0),
+    ("shape", 0.0),  # it increases
+]
+
+
+def calibrated(name: str, value: float) -> Craft:
+    """A true file with one value in a tensor of the calibration."""
+
+    def craft(parts: Parts) -> bytes:
+        dtype, shape, data = true_tensors(parts)[name]
+        numbers = np.full(shape, value, dtype={"F64": "<f8", "F32": "<f4"}[dtype])
+        assert numbers.nbytes == len(data)
+        return added(parts, name, dtype, shape, numbers.tobytes())
+
+    return craft
 
 
 # --- Containers ------------------------------------------------------------------------------------------------------
@@ -366,11 +394,16 @@ def cases(payload_path: Path) -> dict[str, tuple[str, Craft]]:
     }
     for kind, payload in payloads(payload_path).items():
         regressor |= {f"{kind}: {name}": craft for name, craft in with_payload(payload).items()}
+    members = {
+        f"members {i}: {keys}={value!r}"[:99]: changed(keys, value) for i, (keys, value) in enumerate(MEMBER_CHANGES)
+    }
+    members |= {f"calibration: {name}={value}": calibrated(name, value) for name, value in CALIBRATION}
     classifier = {
         f"classes {i}: {keys}={value!r}"[:99]: changed(keys, value) for i, (keys, value) in enumerate(CLASS_CHANGES)
     }
     return {
         **{name: ("regressor", craft) for name, craft in regressor.items()},
+        **{name: ("members", craft) for name, craft in members.items()},
         **{name: ("classifier", craft) for name, craft in classifier.items()},
     }
 

@@ -74,12 +74,46 @@ CHANGES: list[tuple[str, Any]] = [
     *(("target/transforms", [{**QUANTILE, "slopes": slopes}]) for slopes in ([1.0, 0.0, 1.0], [1.0], [1.0, -1.0, 1.0])),
     ("target/transforms", [{**QUANTILE, "scores": [1.0, 0.0]}]),
 ]
+# --- Documents of the default, whose members hold out rows -----------------------------------------------------------
+ATOMS = {"values": [0.0, 1.0], "lower": ["-inf", 0.5], "upper": [0.5, "inf"]}
+MEMBER_CHANGES: list[tuple[str, Any]] = [
+    *(("members", value) for value in (None, [], 12, {"groups": 3}, {"groups": 3, "parts": 4, "dropout": 0.1})),
+    *(("members/groups", value) for value in (0, 1, 2, 4, 16, 10**9, 2**70, 3.0, "3", True, None, -3)),
+    *(("members/parts", value) for value in (0, 2, 3, 5, 16, 17, 10**9, 4.0, "4", -4)),
+    *(("settings/width", value) for value in (None, 3, 22_000, 10**9)),
+    *(("settings/depth", value) for value in (None, 2, 400, 10**9)),
+    *(("settings/estimator", name) for name in ("ensemble", "mc_dropout", "variance_head", "cross_ensembles", "own")),
+    *(("settings/estimator_options", {"members": value}) for value in (1, 12, 10**9)),
+    *(("settings/estimator_options", {name: 1}) for name in ("n_groups", "n_parts", "networks", "n_numbers")),
+    *(
+        (f"settings/{name}", value)
+        for name, value in (("patience", 3), ("input_noise", 1.0), ("objective_weight", 0.5))
+    ),
+    *(("settings/max_seconds", value) for value in (0.0, -1.0, float("nan"), "60", float("inf"))),
+    *(("settings/objective", name) for name in ("own", "eval", 0)),
+    ("settings/network", "own"),
+    *(("target/atoms", value) for value in ([], {}, 5, {**ATOMS, "draws": [0.5]}, {"values": [0.0]})),
+    *(
+        ("target/atoms", {**ATOMS, "values": v})
+        for v in ([1.0, 0.0], [0.0, 0.0], [0.0], [], [0.0, float("inf")], [0.0] * 10**5)
+    ),
+    *(
+        ("target/atoms", {**ATOMS, "lower": v})
+        for v in (["-inf", 0.4], ["inf", 0.5], [0.7, 0.6], [0.5], ["-inf", "nan"], [None, 0.5])
+    ),
+    *(
+        ("target/atoms", {**ATOMS, "upper": v})
+        for v in ([0.5, "-inf"], ["inf", "inf"], [0.5, 0.2], [0.5, "os.system"], [0.5, float("inf")])
+    ),
+    ("columns/0", {"name": "x0", "kind": "text", "labels": ["a"], "has_rare": False}),  # as many inputs, fewer numbers
+]
 # --- Documents of a classifier ---------------------------------------------------------------------------------------
 CLASS_CHANGES: list[tuple[str, Any]] = [
     ("settings/estimator", "ensemble"),
     ("settings/likelihood", "eval"),
     ("settings/objective", "nll"),
-    ("target", {"scales": [], "transforms": None}),
+    ("target", {"scales": [], "transforms": None, "atoms": None}),
+    ("members", {"groups": 3, "parts": 4}),
     *(("classes/type", value) for value in ("datetime64[s]", "O", "V8", "int64", "bool", 5)),
     *(
         ("classes/values", v)
@@ -159,7 +193,7 @@ DOCUMENTS: dict[str, Craft] = {
     "manifest is empty": lambda parts: parts.file(""),
     "manifest is deep": lambda parts: parts.file(f'{SUM},"model":{DEEP}}}'),
     "manifest is huge": rewritten(lambda text: text + " " * 10**6),
-    "manifest has a key twice": rewritten(lambda text: text[:-1] + ',"format_version":1}'),
+    "manifest has a key twice": rewritten(lambda text: text[:-1] + ',"format_version":2}'),
     "manifest has its checksum twice": rewritten(lambda text: f"{text[:-1]},{SUM[1:]}}}"),
     "manifest has a byte order mark": rewritten(lambda text: "\ufeff" + text),
     "manifest with spaces": rewritten(lambda text: text.replace(',"', ', "', 1)),
@@ -178,7 +212,7 @@ DOCUMENTS: dict[str, Craft] = {
     "manifest with NaN": manifest(format_version=float("nan")),
     **{
         f"format version {v!r}"[:40]: manifest(format_version=v)
-        for v in (0, 2, -1, "1", True, 1.0, None, [1], 10**4000)
+        for v in (0, 1, 3, -1, "2", True, 2.0, None, [2], 10**4000)
     },
     "format version as long as a book": written("format_version", lambda text: "1" * 10**6),
     "wrong SHA-256": other_checksum(lambda digits: "0" * 64),

@@ -26,9 +26,10 @@ KILLS = 200
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """True files of a regressor and a classifier."""
+    """True files of regressors, of one network and of members that hold out rows, and of a classifier."""
     folder = tmp_path_factory.mktemp("models")
     fit_small().save(folder / "regressor.hetcal")
+    fit_small(estimator="cross_ensemble").save(folder / "members.hetcal")
     fit_small(HCClassifier).save(folder / "classifier.hetcal")
     return folder
 
@@ -40,7 +41,7 @@ def true_file(folder):
 
 @pytest.fixture(scope="module")
 def parts(folder):
-    return {kind: Parts.of(folder / f"{kind}.hetcal") for kind in ("regressor", "classifier")}
+    return {kind: Parts.of(folder / f"{kind}.hetcal") for kind in ("regressor", "members", "classifier")}
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from torch import nn
 
 from hetcal.estimators import predict
 from hetcal.estimators.cross_ensemble import LEAST_LOG_STD, MOST_LOG_STD, CrossEnsemble, plan_groups
-from hetcal.estimators.held_out import HeldOut
+from hetcal.estimators.held_out import HeldOut, SecondOpinion
 from hetcal.families import SCORES, Empirical
 from hetcal.metrics import ce, ce_noise_floor, ce_quantile
 from hetcal.networks import MemberMLPs
@@ -21,7 +21,7 @@ GROUPS, PARTS = 2, 3
 
 
 def ensemble_of(n_targets=1, seed=0, n_inputs=4):
-    """Small members with drawn weights, linear members, weights of groups, a widening, a factor and a skewed shape."""
+    """Small members with drawn weights, all other members fitted, weights of groups, a widening and a skewed shape."""
     generator = torch.Generator().manual_seed(seed)
     networks = MemberMLPs(
         n_inputs,
@@ -36,12 +36,13 @@ def ensemble_of(n_targets=1, seed=0, n_inputs=4):
     ensemble = CrossEnsemble(
         networks, n_groups=GROUPS, n_parts=PARTS, n_inputs=n_inputs, n_numbers=2, n_targets=n_targets
     )
+    x = torch.randn(30, n_inputs, generator=generator)
+    y = x[:, :n_targets] + torch.randn(30, n_targets, generator=generator)
     with torch.no_grad():
         networks.output.copy_(torch.randn(networks.output.shape, generator=generator))
-        ensemble.linear_weight.copy_(torch.randn(ensemble.linear_weight.shape, generator=generator))
-        ensemble.linear_bias.copy_(torch.randn(ensemble.linear_bias.shape, generator=generator))
-        ensemble.linear_std.copy_(torch.rand(ensemble.linear_std.shape, generator=generator) + 0.5)
-    ensemble.group_weights.copy_(torch.tensor([0.5, 0.3, 0.2]))
+        for module in ensemble.fitted:
+            module.fit(x, y, torch.ones(30), [torch.arange(10 * part, 30) for part in range(PARTS)], seed=0)
+    ensemble.group_weights.copy_(torch.tensor([0.4, 0.3, 0.2, 0.1]))
     ensemble.widening.fill_(1.7)
     ensemble.factor.copy_(torch.linspace(0.8, 0.9, n_targets))
     shapes = [Empirical(np.exp(SCORES / (2 + j))) for j in range(n_targets)]
@@ -58,10 +59,11 @@ def pooled(ensemble, x, j):
     members = ensemble.member_predictions(x)
     shape = GROUPS, PARTS, len(x)
     mean, std = (values[..., j].detach().double().numpy().reshape(shape) for values in (members.mean, members.std))
-    linear_mean, linear_std = (values.double().numpy()[..., j] for values in ensemble.linear_predictions(x))
     w = ensemble.group_weights.numpy()
-    location = w[0] * mean[0].mean(0) + w[1] * mean[1].mean(0) + w[2] * linear_mean.mean(0)
-    scale = w[0] * std[0].mean(0) + w[1] * std[1].mean(0) + w[2] * linear_std.mean()
+    location, scale = (w[0] * values[0].mean(0) + w[1] * values[1].mean(0) for values in (mean, std))
+    for weight, module in zip(w[2:], ensemble.fitted, strict=True):
+        other_mean, other_std = (values.numpy()[..., j] for values in module(x))
+        location, scale = location + weight * other_mean.mean(0), scale + weight * other_std.mean(0)
     factors = []
     for a, b in product(range(PARTS), repeat=2):  # one member of each group
         center = (w[0] * mean[0, a] + w[1] * mean[1, b]) / (w[0] + w[1])
@@ -99,24 +101,14 @@ def test_members_have_a_mean_and_a_bounded_sigma():
         assert_allclose(ensemble.member_predictions(rows()).std.detach(), np.exp(bound), rtol=1e-5)
 
 
-def test_linear_members_are_linear():
-    ensemble = ensemble_of()
-    ensemble.fit_inputs(rows(30), torch.ones(30))
-    inputs = ensemble.linear_inputs(rows().T).T
-    mean, std = ensemble.linear_predictions(rows())
-    assert mean.shape == (PARTS, 9, 1)
-    for part in range(PARTS):
-        expected = inputs @ ensemble.linear_weight[part, 0] + ensemble.linear_bias[part, 0]
-        assert_allclose(mean[part, :, 0], expected, rtol=1e-5, atol=1e-5)
-        assert_allclose(std[part, :, 0], ensemble.linear_std[part, 0])
-
-
-def test_inputs_of_all_linear_paths_are_fitted():
-    """Those of the linear members and those inside the networks."""
-    ensemble = ensemble_of()
-    ensemble.fit_inputs(3 + rows(30), torch.ones(30))
-    assert (ensemble.linear_inputs.center > 1).all()
-    assert_allclose(ensemble.networks.path.center, ensemble.linear_inputs.center)
+def test_groups_are_networks_then_linear_members_then_forests():
+    ensemble = ensemble_of(n_targets=2)
+    mean, std = ensemble.group_predictions(rows())
+    assert mean.shape == std.shape == (GROUPS + 2, PARTS, 9, 2)
+    assert_allclose(mean[:2].flatten(0, 1).detach(), ensemble.member_predictions(rows()).mean.detach())
+    for group, module in zip((2, 3), ensemble.fitted, strict=True):
+        assert_allclose(mean[group].detach(), module(rows())[0])
+        assert_allclose(std[group].detach(), module(rows())[1])
 
 
 def test_every_member_takes_part_equally_often():
@@ -188,13 +180,16 @@ def simulate(noise, n, seed, parts=4, sigmas=(0.3, 1.5), wrong_by=0.6):
 
 
 def held_out_of(mean, std, parts=4):
-    """What would be held out: the first member of each group, the second for some rows, and 0 by the linear members."""
+    """What would be held out: the first member of each group, a second opinion on some rows, and 0 by all others."""
     n = mean.shape[1]
-    at = np.arange(n // 8)
-    pairs = [(g, at, (mean[parts * g, at] - mean[parts * g + 1, at])[:, None] ** 2 / 2) for g in range(2)]
-    means = np.concatenate([mean[::parts], np.zeros((1, n))])[..., None]
-    stds = np.concatenate([std[::parts], np.full((1, n), 2.0)])[..., None]
-    return HeldOut(means, stds, pairs)
+    at = np.arange(n // 4)
+    firsts = [parts * g for g in range(2)]
+    seconds = [
+        SecondOpinion(g, at, mean[first + 1, at, None], std[first + 1, at, None]) for g, first in enumerate(firsts)
+    ]
+    means = np.concatenate([mean[firsts], np.zeros((2, n))])[..., None]
+    stds = np.concatenate([std[firsts], np.full((2, n), 2.0)])[..., None]
+    return HeldOut(means, stds, seconds)
 
 
 @pytest.mark.parametrize("kind", NOISES)
@@ -211,7 +206,8 @@ def test_calibration_reaches_the_noise_floor(kind):
     networks = Recorded(np.stack([mean[:, test], np.log(std[:, test])], axis=-1))
     ensemble = CrossEnsemble(networks, n_groups=2, n_parts=4, n_inputs=1, n_numbers=0)
     x = torch.arange(n_test, dtype=torch.float32)[:, None]
-    ensemble.linear_std.fill_(2.0)
+    ensemble.fitted[0].std.fill_(2.0)
+    ensemble.fitted[1].variance.fill_(4.0)
     calibration = ensemble.calibrate(held_out_of(mean[:, :n], std[:, :n]), y[:n, None], np.ones(n))
     held = calibration.calibrated(ensemble)
     assert ce(y[:n], held) < ce_noise_floor(n)
@@ -239,7 +235,10 @@ def test_calibration_of_several_targets():
     both = HeldOut(
         np.concatenate([one.mean, -one.mean], 2),
         np.concatenate([one.std, one.std], 2),
-        [(g, at, np.concatenate([v, v], 1)) for g, at, v in one.pairs],
+        [
+            SecondOpinion(o.group, o.rows, np.concatenate([o.mean, -o.mean], 1), np.concatenate([o.std, o.std], 1))
+            for o in one.seconds
+        ],
     )
     ensemble = CrossEnsemble(nn.Identity(), n_groups=2, n_parts=4, n_inputs=1, n_numbers=0, n_targets=2)
     ensemble.calibrate(both, np.column_stack([y, -y]), np.ones(2000))

@@ -12,6 +12,7 @@ from scipy.special import ndtr
 from hetcal.estimators import held_out
 from hetcal.estimators.held_out import (
     HeldOut,
+    SecondOpinion,
     between_groups,
     choose_widening,
     fit_shape,
@@ -315,44 +316,58 @@ def test_shape_of_cells_with_open_ends_and_free_rows():
 # --- size of the pool -----------------------------------------------------------------------------------------------
 
 
-def simulated_pool(n=20_000, parts=4, seed=0):
+def simulated_pool(parts, n=20_000, seed=0):
     """Errors of held-out predictions (a member per group) and of the pool (all), and what `pool_factor` sees."""
     rng = np.random.default_rng(seed)
-    w, noises = np.array([0.6, 0.4]), np.array([0.8, 1.5])  # std of a member of each group about the group's mean
-    members = noises[:, None, None] * rng.normal(size=(2, parts, n))
+    w, spreads = np.array([0.6, 0.4]), np.array([0.8, 1.5])  # std of a member of each group about the group's mean
+    members = spreads[:, None, None] * rng.normal(size=(2, parts, n))
     y = rng.normal(size=n)  # about the common mean of all members
-    one = np.tensordot(w, members[:, 0], 1)
-    pool = np.tensordot(w, members.mean(1), 1)
-    rows = np.arange(n // 8)
-    pairs = [(g, rows, ((members[g, 0] - members[g, 1])[rows, None]) ** 2 / 2) for g in range(2)]
-    scale = np.full((n, 1), (y - one).std())
-    zero = np.zeros((3, n, 1))
-    return (y - one).std(), (y - pool).std(), HeldOut(zero, zero + 1, pairs), np.append(w, 0.0), scale
+    one, pool = np.tensordot(w, members[:, 0], 1), np.tensordot(w, members.mean(1), 1)
+    rows, std = np.arange(n // 2), np.ones((n // 2, 1))
+    seconds = [SecondOpinion(g, rows, members[g, 1, rows, None], std) for g in range(2)]
+    held = HeldOut(members[:, 0, :, None], np.ones((2, n, 1)), seconds)
+    arguments = held, w, one[:, None], np.ones((n, 1)), y[:, None], np.ones(n), parts
+    return (y - pool).std() / (y - one).std(), arguments
 
 
-def test_pool_factor_is_that_of_simulated_members():
-    """The ratio of the errors' std of the pool and of single members; 2,500 pairs give it to about 2 %."""
-    for parts in (2, 4, 8):
-        one, pool, held, w, scale = simulated_pool(parts=parts)
-        assert_allclose(pool_factor(held, w, scale, parts), [pool / one], rtol=0.03)
+@pytest.mark.parametrize("parts", [2, 3, 4, 8])
+def test_pool_factor_is_that_of_simulated_members(parts):
+    """The ratio of the errors' std of the whole pool and of single members, of the first order in what is gained."""
+    ratio, arguments = simulated_pool(parts)
+    assert ratio < 0.93
+    assert_allclose(pool_factor(*arguments), [ratio], rtol=0.04)
 
 
-def test_pool_factor_without_pairs_or_disagreement_is_1():
-    _, _, held, w, scale = simulated_pool(n=100)
-    assert_allclose(pool_factor(HeldOut(held.mean, held.std), w, scale, 4), [1.0])
-    agreed = HeldOut(held.mean, held.std, [(g, rows, 0 * v) for g, rows, v in held.pairs])
-    assert_allclose(pool_factor(agreed, w, scale, 4), [1.0])
+def test_pool_factor_without_a_second_opinion_or_a_gain_is_1():
+    """Also if the second member has the same opinion, or if both are exact."""
+    _, (held, w, location, scale, y, weights, parts) = simulated_pool(4, n=200)
+    rest = location, scale, y, weights, parts
+    assert_allclose(pool_factor(HeldOut(held.mean, held.std), w, *rest), [1.0])
+    same = [SecondOpinion(o.group, o.rows, held.mean[o.group, o.rows], o.std) for o in held.seconds]
+    assert_allclose(pool_factor(HeldOut(held.mean, held.std, same), w, *rest), [1.0])
+    exact = HeldOut(
+        np.zeros((2, 200, 1)), held.std, [SecondOpinion(0, np.arange(9), np.zeros((9, 1)), np.ones((9, 1)))]
+    )
+    zero = np.zeros((200, 1))
+    assert_allclose(pool_factor(exact, w, zero, scale, zero, weights, parts), [1.0])
 
 
-def test_pool_factor_of_each_target():
-    """Pairs of a group are taken together, the targets apart, and an absurd pair does not make the factor vanish."""
-    scale = np.ones((10, 2))
-    zero = np.zeros((2, 10, 2))
-    pairs = [(0, np.array([0, 1]), np.array([[0.2, 0.0], [0.4, 0.0]])), (0, np.array([5]), np.array([[0.6, 0.0]]))]
-    w = np.array([1.0, 0.0])
-    assert_allclose(pool_factor(HeldOut(zero, zero, pairs), w, scale, 4), [np.sqrt(1 - 0.75 * 0.4), 1.0])
-    absurd = [(0, np.array([0]), np.array([[1e9, 0.0]]))]
-    assert 0 < pool_factor(HeldOut(zero, zero, absurd), w, scale, 4)[0] < 1
+def test_pool_factor_by_hand():
+    """Two targets, two second opinions of one group, rows of weights 1 to 3; sigma of the pair counts, too."""
+    y, location, scale = np.array([[1.0, 1.0], [2.0, 2.0], [4.0, 4.0]]), np.zeros((3, 2)), np.full((3, 2), 2.0)
+    held = HeldOut(
+        np.zeros((1, 3, 2)),
+        np.full((1, 3, 2), 2.0),
+        [
+            SecondOpinion(0, np.array([0]), np.array([[1.0, 0.0]]), np.array([[2.0, 2.0]])),
+            SecondOpinion(0, np.array([2]), np.array([[2.0, 0.0]]), np.array([[4.0, 2.0]])),
+        ],
+    )
+    weights = np.array([1.0, 2.0, 3.0])
+    ones = 1 * (1 / 2 + 0 / 2) / 2 + 3 * (4 / 2 + 2 / 4) / 2  # |y - mean| / sigma of either member
+    twos = 1 * (0.5 / 2) + 3 * (3 / 3)
+    expected = np.sqrt(max(1 - 2 * (1 - 1 / 4) * (1 - (twos / ones) ** 2), 0.25))
+    assert_allclose(pool_factor(held, np.array([1.0]), location, scale, y, weights, 4), [expected, 1.0])
 
 
 def test_normal_shape_is_nearly_that_of_the_gaussian():

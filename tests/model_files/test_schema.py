@@ -3,18 +3,19 @@
 from inspect import signature
 from typing import get_args
 
-import numpy as np
 import pytest
 
 from hetcal import HCClassifier, HCRegressor
 from hetcal.classifier import DRAWS
 from hetcal.estimators import ESTIMATORS
+from hetcal.estimators.atoms import MOST_VALUES
 from hetcal.estimators.passes import PASSES_AT_ONCE
 from hetcal.exceptions import ModelFileError
 from hetcal.families import FAMILIES
-from hetcal.model_files import schema
+from hetcal.model_files import learned, schema
 from hetcal.model_files.archive import read_model_file
 from hetcal.model_files.state import NOT_STORED, describe_model
+from hetcal.networks import MemberMLPs
 from hetcal.tabular.model import COLUMN_ORDERS
 from hetcal.training import History
 from hetcal.transforms import TRANSFORMS
@@ -44,7 +45,7 @@ def test_the_schema_knows_every_name():
     assert set(FAMILIES) < names(settings, "family")
     assert names(settings, "target_transform") == {*TRANSFORMS, "auto", type(None)}
     assert names(schema.FamilyDocument, "name") == set(FAMILIES)
-    assert {kind.model_fields["name"].annotation for kind in get_args(get_args(schema.TransformDocument)[0])} == {
+    assert {kind.model_fields["name"].annotation for kind in get_args(get_args(learned.TransformDocument)[0])} == {
         schema.Literal[name] for name in TRANSFORMS
     }
     assert names(settings, "column_order") == set(COLUMN_ORDERS)
@@ -63,6 +64,8 @@ def test_the_schema_knows_how_many_networks_predict():
     }
     assert passes == schema.PASSES
     assert (PASSES_AT_ONCE, DRAWS) == (schema.BLOCK_PASSES, schema.CLASS_DRAWS)
+    assert (MemberMLPs.FREQUENCIES, MemberMLPs.MOST_EMBEDDED) == (schema.WAVES, schema.MOST_EMBEDDED)
+    assert MOST_VALUES == learned.MOST_ATOMS
 
 
 @pytest.mark.parametrize(
@@ -106,6 +109,59 @@ def test_units_of_a_block_fit_into_memory(path):
                 schema.RegressorSettings.model_validate(document | changes)
 
 
+@pytest.fixture(scope="module")
+def cross_document():
+    return describe_model(fit_small(estimator="cross_ensemble")).model_dump()
+
+
+def with_numbers(document, n):
+    column = document["columns"][0]
+    return [{**column, "name": f"x{i}", "range": [0.0, 1.0]} for i in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"members": None}, "members are those of a cross_ensemble"),
+        ({"settings": {"estimator": "ensemble"}}, "members are those of a cross_ensemble"),
+        ({"members": {"groups": 17, "parts": 4}}, "less than or equal to 16"),
+        ({"members": {"groups": 3, "parts": 10**6}}, "less than or equal to 16"),
+        ({"members": {"groups": 0, "parts": 4}}, "greater than or equal to 1"),
+        ({"settings": {"width": 25_000}}, "width, times members or 10, is at most 262144"),
+        ({"settings": {"width": None, "depth": 500}}, "at most 5000 layers"),
+        ({"labels": 88_000}, "columns times members are at most 1048576"),
+        ({"members": {"groups": 16, "parts": 16}, "columns": 100}, "numbers times members are at most 16384"),
+        ({"members": {"groups": 16, "parts": 16}, "target": 1_025}, "times targets, is at most 262144"),
+    ],
+    ids=str,
+)
+def test_members_fit_into_memory(cross_document, changes, message):
+    """Their number is in the file, because it depends on the table; all of them run at once."""
+    document = dict(cross_document)
+    for key, value in changes.items():
+        if key == "columns":
+            document[key] = with_numbers(document, value)
+        elif key == "labels":
+            text = {"kind": "text", "labels": [f"{i:03}" for i in range(1_000)], "has_rare": False}
+            document["columns"] = [{"name": f"x{i}", **text} for i in range(value // 1_000)]
+        elif key == "target":
+            document[key] = {**document[key], "scales": document[key]["scales"] * value}
+        else:
+            document[key] = {**document[key], **value} if key == "settings" else value
+    with pytest.raises(ValueError, match=message):
+        schema.RegressorDocument.model_validate(document)
+
+
+def test_as_many_members_as_fit(cross_document):
+    """The limits leave room for all that a fit makes: twelve members, with 256 embedded numbers or many columns."""
+    for n in (256, 1_000):
+        document = {**cross_document, "columns": with_numbers(cross_document, n)}
+        document["settings"] = {**document["settings"], "width": None, "depth": None}
+        read = schema.RegressorDocument.model_validate(document)
+        assert (read.n_numbers, read.n_members) == (n, 12)
+        assert read.least_weights == 12 * 128 * (n + 2 * 128 + 1)
+
+
 def test_classes_count_as_targets():
     classes = {"type": "int64", "values": list(range(5_000))}
     fitted = fit_small(HCClassifier, estimator="variance_head", likelihood="probit")
@@ -114,25 +170,3 @@ def test_classes_count_as_targets():
     for changes in ({"likelihood": "sampling"}, {"estimator": "mc_dropout"}):
         with pytest.raises(ValueError, match="times targets, is at most"):
             schema.ClassifierDocument.model_validate({**document, "settings": document["settings"] | changes})
-
-
-def test_ranges_of_dates_are_dates():
-    """Dates must fit into datetime64[us]; numbers may have any range."""
-    feature = {"magnitude": 1.0, "center": 0.0, "spread": 1.0, "has_missing": False}
-    column = {"name": "when", "kind": "dates", "features": [feature] * schema.DATE_FEATURES}
-    ends = [np.datetime64(number, "us") for number in (-(2**63) + 1, 2**63 - 1)]
-    days = [float((end - np.datetime64(0, "D")) / np.timedelta64(1, "D")) for end in ends]
-    assert schema.NumericColumn.model_validate({**column, "range": days}).range == days
-    for far in ([0.0, 1.1e8], [-1.1e8, 0.0]):
-        with pytest.raises(ValueError, match="dates are at most 106751991 days from 1970"):
-            schema.NumericColumn.model_validate({**column, "range": far})
-    numbers = {**column, "kind": "numbers", "features": [feature], "range": [0.0, 1e300]}
-    schema.NumericColumn.model_validate(numbers)
-
-
-def test_only_rare_labels():
-    """A column of names may have only rare labels; a column without any label has no input."""
-    column = {"name": "name", "kind": "text", "labels": [], "has_rare": True}
-    assert schema.TextColumn.model_validate(column).n_inputs == 1
-    with pytest.raises(ValueError, match="a text column has at least one label, or rare ones"):
-        schema.TextColumn.model_validate({**column, "has_rare": False})

@@ -9,8 +9,8 @@ from numpy.testing import assert_array_equal
 
 from hetcal import HCClassifier, HCRegressor
 from hetcal.classifier import CLASS_ESTIMATORS, probit
-from hetcal.estimators import ESTIMATORS, Ensemble
-from hetcal.exceptions import DegenerateDataWarning
+from hetcal.estimators import ESTIMATORS, CrossEnsemble, Ensemble
+from hetcal.exceptions import DegenerateDataWarning, TrainingWarning
 from hetcal.families import Gaussian, Laplace, StudentT
 from hetcal.objectives import crps_loss
 from hetcal.transforms import TRANSFORMS
@@ -20,7 +20,8 @@ from tests.model_files.round_trip import SMALL, TWO, N, X, Y, answers, check_rou
 @pytest.mark.parametrize("estimator", sorted(ESTIMATORS))
 def test_every_estimator(tmp_path, estimator):
     """On a table of every kind of column; refitted, what was loaded gives what the model gives when refitted."""
-    model = HCRegressor(estimator, family="student_t", **SMALL).fit(X, Y)
+    family = "laplace" if estimator == "cross_ensemble" else "student_t"  # whose shape is learned from held-out rows
+    model = HCRegressor(estimator, family=family, **SMALL).fit(X, Y)
     loaded = check_round_trip(model, tmp_path / "model")
     assert loaded.get_params() == model.get_params()
     assert loaded.encoder_.kinds == model.encoder_.kinds
@@ -40,16 +41,19 @@ def test_every_estimator(tmp_path, estimator):
         {"family": StudentT(4)},
         {"target_transform": "log"},
         {"target_transform": "yeo-johnson"},
-        {"target_transform": "quantile", "family": "student_t"},
+        {"target_transform": "quantile", "family": "student_t", "estimator": "mc_dropout"},
         {"target_transform": "auto"},
         {"estimator": "ensemble", "estimator_options": {"members": np.int64(3), "bootstrap": True}},
         {"estimator": "quantile_range", "estimator_options": {"quantiles": (0.2, 0.7), "reading": "half_range"}},
-        {"estimator_options": {"masks": "per_row", "samples": 5, "prediction_samples": 13}},
+        {"estimator": "mc_dropout", "estimator_options": {"masks": "per_row", "samples": 5, "prediction_samples": 13}},
+        {"estimator": CrossEnsemble, "objective": "nll"},
+        {"width": None, "depth": None, "max_epochs": None, "max_steps": 5, "max_seconds": 100},
         {"estimator": Ensemble, "objective": crps_loss},
         {"width": np.int32(6), "learning_rate": np.float32(1e-3), "random_state": np.int64(3)},
         {"random_state": None},
         {"random_state": np.random.default_rng(5)},
-        {"random_state": 2**32 - 1, "column_order": "as_fitted", "validation_fraction": 0.0},
+        {"random_state": 2**32 - 1, "column_order": "as_fitted"},
+        {"estimator": "variance_head", "validation_fraction": 0.0, "patience": 3, "input_noise": 1.0},
     ],
     ids=lambda settings: ", ".join(settings),
 )
@@ -61,6 +65,43 @@ def test_settings(tmp_path, settings):
 def test_several_targets(tmp_path, transform):
     settings = {"family": "student_t", "target_transform": transform}
     check_round_trip(HCRegressor("variance_head", **settings, **SMALL).fit(X, TWO), tmp_path / "model")
+    check_round_trip(HCRegressor(target_transform=transform, **SMALL).fit(X, TWO), tmp_path / "model")
+
+
+def test_members_and_atoms(tmp_path):
+    """How many members there are depends on the table; a grid of values and a cap have infinite ends."""
+    for n, members in ((4, 4), (N, 8)):
+        model = HCRegressor(**SMALL).fit(X[:n], Y[:n])
+        loaded = check_round_trip(model, tmp_path / "model")
+        assert loaded.estimator_.networks.members == members
+        assert loaded.atoms_ is None
+    labels = X[["town"]].assign(name=[f"n{i}" for i in range(N)])  # no number, so that no column is embedded
+    check_round_trip(HCRegressor(**SMALL).fit(labels, Y), tmp_path / "model", labels)
+    signal = X["number"].to_numpy() / 1e6
+    for y, count in ((np.round(signal), len(np.unique(np.round(signal)))), (np.minimum(signal, 0.5), 1)):
+        model = HCRegressor(**SMALL).fit(X, y)
+        loaded = check_round_trip(model, tmp_path / "model")
+        assert len(loaded.atoms_.values) == count
+        assert loaded.atoms_.upper[-1] == np.inf
+        for name in ("values", "lower", "upper"):
+            assert_array_equal(getattr(loaded.atoms_, name), getattr(model.atoms_, name))
+
+
+def test_training_that_ran_out_of_time(tmp_path):
+    with pytest.warns(TrainingWarning, match="max_seconds"):
+        model = HCRegressor(**{**SMALL, "max_epochs": None, "max_seconds": 1e-9}).fit(X, Y)
+    assert check_round_trip(model, tmp_path / "model").history_.stopped == "max_seconds"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("linear_members.std", 0), ("group_weights", -1), ("widening", -1), ("factor", 0), ("shape", np.inf)],
+)
+def test_calibration_that_no_rows_lead_to(tmp_path, name, value):
+    model = HCRegressor(**SMALL).fit(X, Y)
+    model.estimator_.state_dict()[name].fill_(value)
+    with pytest.raises(ValueError, match=f"values of '{name}' that no held-out rows lead to"):
+        model.save(tmp_path / "model")
 
 
 @pytest.mark.parametrize("df", [[3.0, 5.0], (3, 5), np.array([3.0, 5.0])], ids=["list", "tuple", "array"])

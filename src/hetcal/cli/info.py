@@ -4,7 +4,8 @@ from typing import Any
 
 from hetcal.cli.options import InfoOptions
 from hetcal.model_files.archive import read_model_file
-from hetcal.model_files.schema import ClassifierDocument, ModelDocument, NumericColumn
+from hetcal.model_files.learned import NumericColumn
+from hetcal.model_files.schema import ClassifierDocument, ModelDocument
 
 
 def describe_file(options: InfoOptions) -> dict[str, Any]:

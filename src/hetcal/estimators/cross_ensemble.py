@@ -26,7 +26,7 @@ from hetcal.estimators.held_out import (
 )
 from hetcal.estimators.linear_members import LinearMembers
 from hetcal.families import SCORES, Empirical
-from hetcal.prediction import Prediction
+from hetcal.prediction import Prediction, from_columns
 
 # Limits of the logarithm of sigma, in units of the standardized target; they hardly ever bind.
 LEAST_LOG_STD, MOST_LOG_STD = -14.0, 3.0
@@ -41,14 +41,9 @@ class MemberGroup:
 
 
 def plan_groups(n: int, n_inputs: int) -> list[MemberGroup]:
-    """The groups for n rows: from slow functions to fast ones, which need many rows per input.
-
-    Chosen on the tuning tables (benchmarks/peers); with many rows the fast group wins, and a third one is a waste.
-    """
-    many_rows = min(1.0, n / (25 * n_inputs))
-    if n <= 1500:
-        return [MemberGroup(0.1, 0.1), MemberGroup(0.3, 0.1), MemberGroup(0.2, 0.1 + 0.6 * many_rows)]
-    return [MemberGroup(0.1, 0.2), MemberGroup(0.2, 0.1 + 0.9 * many_rows)]
+    """The groups for n rows: one of slow functions, and one of fast functions, which need many rows per input."""
+    slow, fast = (0.1, 0.6) if n <= 1500 else (0.2, 0.9)
+    return [MemberGroup(0.1, slow), MemberGroup(0.2, 0.1 + fast * min(1.0, n / (25 * n_inputs)))]
 
 
 class CrossEnsemble(nn.Module):
@@ -91,8 +86,8 @@ class CrossEnsemble(nn.Module):
     ) -> None:
         super().__init__()
         self.networks, self.n_groups, self.n_parts, self.n_targets = networks, n_groups, n_parts, n_targets
-        linear = LinearMembers(n_parts, n_inputs, n_numbers, n_targets)
-        self.fitted = nn.ModuleList([linear, ForestMembers(n_parts, n_targets, n_nodes)])
+        self.linear_members = LinearMembers(n_parts, n_inputs, n_numbers, n_targets)
+        self.forest_members = ForestMembers(n_parts, n_targets, n_nodes)
         total, double = n_groups + len(self.fitted), torch.float64
         self.register_buffer("group_weights", torch.full((total,), 1 / total, dtype=double))
         self.register_buffer("widening", torch.zeros((), dtype=double))
@@ -104,6 +99,11 @@ class CrossEnsemble(nn.Module):
         self.register_buffer("choices", torch.tensor(choices), persistent=False)
 
     choices: Tensor
+
+    @property
+    def fitted(self) -> tuple[LinearMembers, ForestMembers]:
+        """The members that are not networks; each is a group of its own."""
+        return self.linear_members, self.forest_members
 
     def member_predictions(self, x: Tensor) -> Prediction:
         """Mean and std of every member, (members, n, targets); x is (n, inputs), or (members, n, inputs)."""
@@ -121,10 +121,7 @@ class CrossEnsemble(nn.Module):
 
     def forward(self, x: Tensor) -> Prediction:
         """The calibrated prediction of the whole pool."""
-        mean, std = self.group_predictions(x)
-        location = torch.tensordot(self.group_weights, mean.mean(1), 1)
-        scale = torch.tensordot(self.group_weights, std.mean(1), 1)
-        widened = scale * self.disagreement(mean[: self.n_groups], scale)
+        location, scale, widened = self.pool(x, is_widened=bool(self.widening))
         t_mean, t_std, family = Empirical(self.shape.cpu().numpy()).standardized()
         unit = self.factor * widened
         center, total = location + unit * torch.as_tensor(t_mean), unit * torch.as_tensor(t_std)
@@ -132,22 +129,25 @@ class CrossEnsemble(nn.Module):
         columns = [center, total, total * (1 - share.square()).clamp_min(0).sqrt(), total * share]
         if self.n_targets == 1:
             columns, family = [column[:, 0] for column in columns], family.target(0)
-        return Prediction(*(column.float() for column in columns), family=family)
+        return from_columns((column.float() for column in columns), family)
+
+    def pool(self, x: Tensor, is_widened: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """Location, scale and widened scale of all members together, (n, targets): tensors only, for ONNX."""
+        mean, std = self.group_predictions(x)
+        location = torch.tensordot(self.group_weights, mean.mean(1), 1)
+        scale = torch.tensordot(self.group_weights, std.mean(1), 1)
+        return location, scale, scale * self.disagreement(mean[: self.n_groups], scale) if is_widened else scale
 
     def disagreement(self, mean: Tensor, scale: Tensor) -> Tensor:
         """Factor of the scale, (n, targets), for means (groups, parts, n, targets) that differ between the groups.
 
         It is the geometric mean over choices of one member per group, because the widening was chosen for such choices.
         """
-        if not self.widening:
-            return torch.ones_like(scale)
         shares = self.group_weights[: self.n_groups, None, None]
-        logs = torch.zeros_like(scale)
-        for choice in self.choices:
-            picked = mean[torch.arange(self.n_groups), choice]  # (groups, n, targets)
-            between = (shares * (picked - (shares * picked).sum(0) / shares.sum()).square()).sum(0)
-            logs += (self.widening * between / scale.square()).log1p() / 2
-        return (logs / len(self.choices)).exp()
+        picked = mean[torch.arange(self.n_groups), self.choices]  # (choices, groups, n, targets)
+        center = (shares * picked).sum(1, keepdim=True) / shares.sum()
+        between = (shares * (picked - center).square()).sum(1)
+        return ((self.widening * between / scale.square()).log1p().mean(0) / 2).exp()
 
     def calibrate(self, held_out: HeldOut, y: Floats, weights: Floats) -> "Calibration":
         """Learn weights, widening, shape and pool factor from held-out predictions of all groups."""

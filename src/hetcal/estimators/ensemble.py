@@ -68,7 +68,9 @@ class AbstractEnsemble(AbstractEstimator):
     def member_outputs(self, x: Tensor) -> Tensor:
         """The outputs of every member: (members, n, n_outputs), or (members, n, n_targets, n_outputs)."""
         outputs: Tensor = self.networks(x)
-        return outputs.reshape(self.members, *check_outputs(outputs[0], len(x), self.n_outputs, self.n_targets).shape)
+        return outputs.reshape(
+            self.members, *check_outputs(outputs[0], x.shape[0], self.n_outputs, self.n_targets).shape
+        )
 
     def at_rows(self, index: Tensor, n_train: int) -> None:
         """Draw the weights of the next rows in each member's own loss; called before every training batch."""

@@ -56,13 +56,23 @@ class ForestMembers(nn.Module):
     def n_nodes(self) -> int:
         return len(self.threshold)
 
+    def are_tables_right(self, n_inputs: int) -> Tensor:
+        """Whether every lookup stays inside the tables, for those of a model file; as a tensor of one element."""
+        number = torch.arange(self.n_nodes)
+        is_leaf = self.right == number
+        is_inside = (self.right >= number) & (self.right < self.n_nodes) & (is_leaf | (number + 1 < self.n_nodes))
+        is_column = (self.feature >= 0) & (self.feature < n_inputs)
+        is_root = (self.roots >= 0) & (self.roots < self.n_nodes)
+        return is_inside.all() & is_column.all() & is_root.all() & (self.variance >= 0).all()
+
     def fit(self, x: Tensor, y: Tensor, weight: Tensor, seen: Sequence[Tensor], seed: int) -> None:
         """Grow each forest from the rows that it may see; x (n, inputs), y (n, targets)."""
-        inputs, targets, weights = (values.cpu().numpy() for values in (x, y, weight))
+        inputs, targets, weights = x.cpu().numpy(), y.cpu().numpy(), weight.cpu().double().numpy()
         trees = [
             tree
-            for part, rows in enumerate(seen)
-            for tree in grow_forest(inputs[rows], targets[rows], weights[rows].astype(np.float64), seed + part)
+            # As arrays, because a tensor of a single row number would index like a plain number.
+            for part, rows in enumerate(index.cpu().numpy() for index in seen)
+            for tree in grow_forest(inputs[rows], targets[rows], weights[rows], (seed + part) % 2**32)
         ]
         sizes = [len(tree["right"]) for tree in trees]
         starts = np.cumsum([0, *sizes[:-1]])
@@ -75,9 +85,10 @@ class ForestMembers(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and std, (parts, n, targets) each."""
-        node = self.roots.view(1, -1).expand(len(x), -1)  # (n, trees)
+        # (n, trees); len(x) would be a constant in an ONNX graph
+        node = self.roots.long().view(1, -1).expand(x.shape[0], -1)
         for _ in range(MOST_DEPTH):
-            right = self.right[node]
+            right = self.right[node].long()
             goes_left = x.gather(1, self.feature[node].long()) <= self.threshold[node]
             is_leaf = right == node
             node = torch.where(is_leaf, node, torch.where(goes_left, node + 1, right))

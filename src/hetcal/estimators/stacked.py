@@ -1,6 +1,7 @@
 """Any network, copied for several members that run as one: parameters stacked along a leading axis, by `torch.func`."""
 
 import copy
+from threading import RLock
 from typing import Any, Self
 
 import torch
@@ -9,6 +10,9 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from hetcal.estimators.base import check_outputs, drops_channels
 from hetcal.networks import DROPOUT_LAYERS, PrivateDropout, initialize_, replace_layers_
+
+# `functional_call` puts the weights of a call into the template for its duration; threads may share a model.
+TEMPLATE_IN_USE = RLock()
 
 
 class StackedNetworks(nn.Module):
@@ -54,8 +58,9 @@ class StackedNetworks(nn.Module):
         parameters = {name: self.stacked[stored(name)] for name, _ in template.named_parameters()}
         buffers = {name: getattr(self.stacked_buffers, stored(name)) for name, _ in template.named_buffers()}
 
-        def call(parameters: dict[str, Tensor], buffers: dict[str, Tensor], x: Tensor) -> Tensor:
-            outputs: Tensor = functional_call(template, (parameters, buffers), (x,))
+        def call(parameters: Any, buffers: Any, x: Tensor) -> Tensor:
+            with TEMPLATE_IN_USE:
+                outputs: Tensor = functional_call(template, (parameters, buffers), (x,))
             return outputs
 
         if not self.one_by_one:
@@ -67,8 +72,8 @@ class StackedNetworks(nn.Module):
                 self.one_by_one = True  # torch cannot run some layers, such as nn.LSTM, for several members at once
         outputs = []
         for j in range(self.members):
-            state = [{name: stack[j] for name, stack in stacks.items()} for stacks in (parameters, buffers)]
-            outputs.append(call(*state, x[j] if own_rows else x))
+            own, own_buffers = ({name: stack[j] for name, stack in stacks.items()} for stacks in (parameters, buffers))
+            outputs.append(call(own, own_buffers, x[j] if own_rows else x))
         return torch.stack(outputs)
 
 

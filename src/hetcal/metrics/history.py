@@ -23,7 +23,7 @@ class History:
         criterion: The validation objective, or the CRPS if it is a likelihood (`hetcal.objectives.CRITERIA`); the best
             epoch is chosen by it. With several targets it and all curves are means over the targets.
         best_epoch: Index of the epoch whose weights were kept.
-        stopped: Why training ended: "patience", "max_steps", "max_epochs" or "interrupted".
+        stopped: Why training ended: "patience", "max_steps", "max_epochs", "max_seconds" or "interrupted".
         validation_rows: Indices of the rows that were held out.
     """
 

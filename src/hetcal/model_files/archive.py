@@ -168,11 +168,14 @@ def decode_manifest(header: bytes, name: str) -> Manifest:
         content = from_json(from_json(header)[METADATA][KEY], allow_inf_nan=False)
     except (KeyError, TypeError, ValueError):
         raise refused(name, rule, "a header without a manifest in JSON", advice) from None
-    # Older versions, once there are any, are recognized here. Compare their header before rewriting them.
+    # Older versions of released files, once there are any, are converted here. Compare their header before that.
     version = content.get("format_version") if isinstance(content, dict) else None
     if type(version) is int and version > FORMAT_VERSION:
         found = f"format {SHORT.repr(version)}, written by a newer hetcal"
         raise refused(name, f"be of format {FORMAT_VERSION}", found, "upgrade hetcal")
+    if type(version) is int and 0 < version < FORMAT_VERSION:  # since then, columns are scaled differently
+        found = f"format {version}, which an unreleased hetcal wrote"
+        raise refused(name, f"be of format {FORMAT_VERSION}", found, "fit the model again")
     try:
         return Manifest.model_validate(content)
     except ValidationError as error:

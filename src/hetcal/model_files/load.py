@@ -46,7 +46,7 @@ def rebuild(contents: Contents, name: str, handed: dict[str, Any]) -> HCRegresso
     check_handed(settings.own, handed, name)
     kind = MODEL_CLASSES[contents.model.kind]
     for setting, known in kind.registries.items():
-        if setting not in settings.own and getattr(settings, setting) not in known:
+        if setting not in settings.own and getattr(settings, setting) not in (*known, None):
             found = f"{setting}={getattr(settings, setting)!r}"
             raise refused(name, f"have one of {sorted(known)} as its {setting}", found, "a newer hetcal may know it")
     try:

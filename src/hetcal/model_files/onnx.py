@@ -28,10 +28,11 @@ from hetcal._checks import must
 from hetcal._files import atomic_write
 from hetcal.distributions import TransformedPrediction
 from hetcal.estimators import WithFamily
-from hetcal.estimators.ensemble import AbstractEnsemble
+from hetcal.estimators.cross_ensemble import CrossEnsemble
 from hetcal.estimators.mc_dropout import SampledDropout
 from hetcal.estimators.passes import RandomLayer, SampledPasses, moments, split_at_first_random_layer
-from hetcal.families import GAUSSIAN
+from hetcal.estimators.stacked import StackedNetworks
+from hetcal.families import GAUSSIAN, Empirical
 from hetcal.networks import SQUASH_LIMIT
 from hetcal.prediction import Prediction
 from hetcal.regressor import HCRegressor
@@ -71,7 +72,7 @@ def export_onnx(model: HCRegressor, path: str | Path) -> None:
 
 
 def check_model(model: Any) -> None:
-    """Refuse models without a mean and std, and models with columns other than numbers."""
+    """Refuse models without a mean and std, with columns other than numbers, and with atoms."""
     if not isinstance(model, HCRegressor):
         advice = "the graph returns mean and std, which only HCRegressor has"
         raise must("model", "be an HCRegressor for ONNX", type(model).__name__, advice, TypeError)
@@ -80,6 +81,10 @@ def check_model(model: Any) -> None:
     if others:
         advice = f"the graph accepts only numbers; encode or drop {', '.join(map(repr, others))} and fit again"
         raise must("model", "be fitted on numeric columns for ONNX", others, advice)
+    if model.atoms_ is not None:
+        found = f"one of {len(model.atoms_.values)} value(s)"
+        advice = "the graph has no probabilities of values; choose another estimator, such as 'ensemble', and fit again"
+        raise must("model", "be of a target without values that many rows share for ONNX", found, advice)
 
 
 def graph_metadata(model: HCRegressor) -> dict[str, str]:
@@ -114,10 +119,13 @@ class Graph(nn.Module):
         estimator = copy.deepcopy(model.estimator_).cpu().eval()
         self.estimator = without_family(estimator)
         fix_draws_(self.estimator)
-        if isinstance(self.estimator, AbstractEnsemble):
-            self.estimator.networks.one_by_one = (
-                True  # under vmap some layers, such as batch norm, fix the number of rows
-            )
+        for networks in self.estimator.modules():
+            if isinstance(networks, StackedNetworks):
+                networks.one_by_one = True  # under vmap some layers, such as batch norm, fix the number of rows
+        if isinstance(self.estimator, CrossEnsemble):
+            self.is_widened = bool(self.estimator.widening)
+            mean, std, self.family = Empirical(self.estimator.shape.numpy()).standardized()
+            self.shape_mean, self.shape_std = constant(mean), constant(std)
         # The first call, before tracing, makes all draws.
         prediction = self.predict(torch.zeros(EXAMPLE_ROWS, len(self.center) + len(self.flagged)))
         if self.transform is not None:
@@ -145,11 +153,21 @@ class Graph(nn.Module):
     def predict(self, x: Tensor) -> Prediction:
         """The estimator's prediction, with all sampled passes as one batch, so that each layer is in the graph once."""
         estimator = self.estimator
+        if isinstance(estimator, CrossEnsemble):
+            return self.predict_pool(estimator, x)
         if not isinstance(estimator, SampledPasses):
             return estimator(x)
         before, after = split_at_first_random_layer(estimator.network)
         passes = estimator._passes(after, estimator.run(before, x), slice(0, estimator.prediction_samples))
         return moments(passes, estimator.std_floor)
+
+    def predict_pool(self, estimator: CrossEnsemble, x: Tensor) -> Prediction:
+        """The same as `CrossEnsemble.forward`, with the moments of its shape as constants."""
+        location, _, widened = estimator.pool(x, self.is_widened)
+        unit = estimator.factor * widened
+        mean, std = (location + unit * self.shape_mean).float(), (unit * self.shape_std).float()
+        prediction = Prediction(mean, std, family=self.family)
+        return prediction.target(0) if estimator.n_targets == 1 else prediction
 
     def moments_of_y(self, mean: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
         """The same as `TransformedPrediction`: quadrature on nodes that are transformed back."""

@@ -21,12 +21,15 @@ from torch import Tensor, nn
 
 from hetcal._checks import check_choice, must
 from hetcal.estimators import predict
+from hetcal.estimators.atoms import Atoms
+from hetcal.estimators.cross_ensemble import CrossEnsemble, MemberGroup
 from hetcal.exceptions import DropoutInsertedWarning
 from hetcal.families import FAMILIES, Family, StudentT
 from hetcal.metrics.history import History
-from hetcal.model_files import schema
+from hetcal.model_files import learned, schema
 from hetcal.model_files.archive import Contents, TensorInfo, explain
 from hetcal.networks import SQUASH_LIMIT
+from hetcal.tabular.building import EnsembleLayout
 from hetcal.tabular.encoding import TableEncoder, Vocabulary
 from hetcal.transforms import TRANSFORMS, PerTarget, Quantile, Standardizer, TargetTransform, YeoJohnson
 
@@ -60,7 +63,9 @@ def describe_model(model: Any) -> schema.ModelDocument:
         "columns": describe_encoder(model.encoder_),
     }
     if model.kind == "regressor":
-        content["target"] = describe_target(model.target_scaler_, model.target_transform_, model.transform_)
+        target = describe_target(model.target_scaler_, model.target_transform_, model.transform_)
+        content["target"] = {**target, "atoms": describe_atoms(model.atoms_)}
+        content["members"] = describe_members(model.estimator_)
     else:
         content["classes"] = describe_classes(model.classes_)
     try:
@@ -82,6 +87,7 @@ def restore_model(model: Any, contents: Contents) -> None:
     if isinstance(document, schema.RegressorDocument):
         model.n_targets_ = document.n_targets
         model.target_scaler_, model.target_transform_, model.transform_ = restore_target(document.target)
+        model.atoms_ = restore_atoms(document.target.atoms)
     elif isinstance(document, schema.ClassifierDocument):
         model.classes_ = restore_classes(document.classes)
 
@@ -91,7 +97,9 @@ def describe_parameters(model: Any) -> dict[str, Any]:
     settings = {name: value for name, value in model.get_params(deep=False).items() if name not in NOT_STORED}
     for name, known in model.registries.items():
         value = settings[name]
-        if not isinstance(value, str):  # a registered class or function has a name, the user's own does not
+        if value is not None and not isinstance(
+            value, str
+        ):  # a registered class or function has a name, the user's own does not
             settings[name] = next((key for key, registered in known.items() if registered is value), schema.OWN)
     settings["network"] = None if settings["network"] is None else schema.OWN
     if not isinstance(settings["random_state"], int | np.integer):
@@ -141,17 +149,17 @@ def describe_encoder(encoder: TableEncoder) -> list[dict[str, Any]]:
             words = encoder.vocabularies[name]
             column |= {"labels": [str(label) for label in words.labels], "has_rare": bool(words.has_rare)}
         else:
-            count = schema.DATE_FEATURES if kind == "dates" else 1
+            count = learned.DATE_FEATURES if kind == "dates" else 1
             column |= {"range": as_plain(encoder.ranges[name]), "features": features[:count]}
             features = features[count:]
         columns.append(column)
     return columns
 
 
-def restore_encoder(columns: list[schema.NumericColumn | schema.TextColumn]) -> TableEncoder:
+def restore_encoder(columns: list[learned.NumericColumn | learned.TextColumn]) -> TableEncoder:
     encoder = TableEncoder()
     encoder.kinds = {column.name: column.kind for column in columns}
-    numeric = [column for column in columns if isinstance(column, schema.NumericColumn)]
+    numeric = [column for column in columns if isinstance(column, learned.NumericColumn)]
     features = [feature for column in numeric for feature in column.features]
     encoder.scaler = restore_scaler(features)
     encoder.has_missing = np.array([feature.has_missing for feature in features], dtype=bool)
@@ -160,7 +168,7 @@ def restore_encoder(columns: list[schema.NumericColumn | schema.TextColumn]) -> 
     }
     encoder.vocabularies = {}
     for column in columns:
-        if isinstance(column, schema.TextColumn):
+        if isinstance(column, learned.TextColumn):
             words = encoder.vocabularies[column.name] = Vocabulary()
             words.labels, words.has_rare = column.labels, column.has_rare
     return encoder
@@ -173,7 +181,7 @@ def describe_scaler(scaler: Standardizer) -> list[dict[str, float]]:
     return [dict(zip(names, numbers, strict=True)) for numbers in columns]
 
 
-def restore_scaler(scales: Sequence[schema.ScaleDocument], is_vector: bool = False) -> Standardizer:
+def restore_scaler(scales: Sequence[learned.ScaleDocument], is_vector: bool = False) -> Standardizer:
     """The scaler of a matrix, or of a vector, whose statistics are numbers instead of arrays."""
     scaler = Standardizer()
     columns = np.array([[scale.magnitude, scale.center, scale.spread] for scale in scales]).reshape(-1, 3)
@@ -193,7 +201,7 @@ def describe_target(scaler: Standardizer, name: str | None, transform: Any) -> d
 
 
 def restore_target(
-    target: schema.TargetDocument,
+    target: learned.TargetDocument,
 ) -> tuple[Standardizer, str | None, TargetTransform | PerTarget | None]:
     scaler = restore_scaler(target.scales, is_vector=len(target.scales) == 1)
     if target.transforms is None:
@@ -208,11 +216,39 @@ def restore_target(
     return scaler, target.transforms[0].name, transforms[0] if len(transforms) == 1 else PerTarget(transforms)
 
 
+def describe_atoms(atoms: Atoms | None) -> dict[str, Any] | None:
+    if atoms is None:
+        return None
+    return {name: [spell(value) for value in as_plain(getattr(atoms, name))] for name in ("values", "lower", "upper")}
+
+
+def restore_atoms(document: learned.AtomsDocument | None) -> Atoms | None:
+    if document is None:
+        return None
+    return Atoms(*(np.array([float(end) for end in ends]) for ends in document.model_dump().values()))
+
+
+def describe_members(estimator: nn.Module) -> dict[str, int] | None:
+    if not isinstance(estimator, CrossEnsemble):
+        return None
+    nodes = estimator.forest_members.n_nodes
+    return {"groups": estimator.n_groups, "parts": estimator.n_parts, "nodes": nodes}
+
+
+def restore_layout(document: schema.ModelDocument) -> EnsembleLayout | None:
+    """The layout of the members; what a group has of its own is among its weights, or matters in training only."""
+    members = getattr(document, "members", None)
+    if members is None:
+        return None
+    groups = (MemberGroup(0.0, 0.0),) * members.groups
+    return EnsembleLayout(document.n_numbers, groups, members.parts, members.nodes)
+
+
 def describe_classes(classes: NDArray[Any]) -> dict[str, Any]:
     return {"type": "str" if classes.dtype.kind == "U" else classes.dtype.name, "values": classes.tolist()}
 
 
-def restore_classes(classes: schema.ClassesDocument) -> NDArray[Any]:
+def restore_classes(classes: learned.ClassesDocument) -> NDArray[Any]:
     return np.array(classes.values, dtype=classes.type)
 
 
@@ -277,12 +313,35 @@ def weights_of(estimator: nn.Module) -> bytes:
 def restore_estimator(model: Any, contents: Contents) -> nn.Module:
     """The trained estimator, from the settings of the model and the weights of its file."""
     document = contents.model
+    layout = restore_layout(document)
+    if layout is not None:
+        model._check_cross()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DropoutInsertedWarning)  # the user was warned when the model was fitted
         family = getattr(model, "family", "gaussian")
-        estimator: nn.Module = model._build(document.n_inputs, document.n_targets, family, document.seed)
+        estimator: nn.Module = model._build(document.n_inputs, document.n_targets, family, document.seed, layout)
     put_weights(estimator, contents.tensors, contents.weights)
+    if isinstance(estimator, CrossEnsemble):
+        check_calibration(estimator)
     return estimator.eval()
+
+
+def check_calibration(estimator: CrossEnsemble) -> None:
+    """Refuse numbers that no fit can learn from held-out rows."""
+    linear, forest = estimator.fitted
+    is_right = {
+        "group_weights": estimator.group_weights >= 0,
+        "widening": estimator.widening >= 0,
+        "factor": estimator.factor > 0,
+        "shape": estimator.shape.diff() > 0,
+        "linear_members.std": linear.std > 0,
+        "forest_members": forest.are_tables_right(linear.inputs.low.shape[0]),
+    }
+    values = estimator.state_dict()
+    for name, condition in is_right.items():
+        is_finite = name not in values or bool(torch.isfinite(values[name]).all())
+        if not (condition.all() and is_finite):
+            raise ValueError(f"values of {name!r} that no held-out rows lead to")
 
 
 def put_weights(estimator: nn.Module, tensors: dict[str, TensorInfo], weights: bytes) -> None:

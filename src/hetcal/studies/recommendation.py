@@ -14,8 +14,8 @@ from hetcal.studies.statistics import estimate
 # A difference of at most this many of its standard errors is noise. A cheaper method may have a CRPS higher by this
 # fraction. With fewer rows than this, the sentence adds a caution.
 NOISE_ERRORS, PRICE, FEW_ROWS = 2.0, 0.02, 300
-# Members of a cross ensemble on a small table.
-CROSS_MEMBERS = 12
+# Networks of a cross ensemble.
+CROSS_MEMBERS = 8
 
 
 def recommend(methods: Sequence[dict[str, Any]], rows: int) -> dict[str, str]:

@@ -153,7 +153,7 @@ class CrossFit:
                 module.fit(rows.x, rows.weight)
         self.optimizer = self.build_optimizer()
         self.history, self.steps_done = History(), 0
-        self.best = {name: value.detach().clone() for name, value in ensemble.networks.named_parameters()}
+        self.best = {name: value.detach().clone() for name, value in self.states()}
         self.lowest = torch.full((ensemble.n_groups,), math.inf)
         self.found_at = torch.zeros(ensemble.n_groups, dtype=torch.int64)  # steps
         self.usual_norm, self.bad_steps = math.inf, 0
@@ -185,6 +185,12 @@ class CrossFit:
         known = list(dict.fromkeys(groups.tolist()))
         taken = [group for group, end in zip(known, sizes[known].cumsum(), strict=True) if end <= 2 * count]
         return rows[np.isin(groups, taken)]
+
+    def states(self) -> list[tuple[str, Tensor]]:
+        """What training changes, members first: weights, and the statistics of a user's layers such as batch norm."""
+        networks = self.ensemble.networks
+        statistics = [(name, value) for name, value in networks.named_buffers() if "stacked_buffers." in name]
+        return [*networks.named_parameters(), *statistics]
 
     def build_optimizer(self) -> torch.optim.AdamW:
         decaying = self.ensemble.decaying()
@@ -227,7 +233,8 @@ class CrossFit:
                     self.look(step + 1, *validation)
                     bar.set_postfix(held_out=f"{self.history.criterion[-1]:.4f}")
                 if is_late:
-                    self.history.stopped = "max_seconds"
+                    self.history.stopped, message = "max_seconds", f"max_seconds={limit:g} ended training"
+                    warnings.warn(f"{message}; the best weights so far are kept", TrainingWarning, stacklevel=3)
                     return
                 if self.is_hopeless(step + 1):
                     self.history.stopped = "patience"
@@ -307,7 +314,7 @@ class CrossFit:
         self.found_at = torch.where(is_better, step, self.found_at)
         chosen = is_better.repeat_interleave(ensemble.n_parts)
         if is_better.any():
-            for name, value in ensemble.networks.named_parameters():
+            for name, value in self.states():
                 self.best[name][chosen] = value.detach()[chosen]
             self.history.best_epoch = len(self.history)
         real = weight.flatten() > 0
@@ -333,7 +340,7 @@ class CrossFit:
     def finish(self) -> HeldOut:
         """Restore the best weights, fit the members that are not networks, and predict all held-out rows."""
         ensemble, x = self.ensemble, self.rows.x
-        for name, value in ensemble.networks.named_parameters():
+        for name, value in self.states():
             value.copy_(self.best[name])
         ensemble.eval()
         parts = ensemble.n_parts

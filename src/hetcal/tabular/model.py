@@ -38,6 +38,7 @@ from hetcal.tabular.building import (
 )
 from hetcal.tabular.columns import Table, check_unique_columns, read_table
 from hetcal.tabular.cross_fitting import CrossFitSettings, FitRows, cross_fit, family_of_members, number_of_parts
+from hetcal.tabular.defaults import NETWORK_SIZES
 from hetcal.tabular.encoding import TableEncoder
 from hetcal.tabular.rows import (
     check_groups,
@@ -63,11 +64,6 @@ TRAINING_SETTINGS = (
     "input_noise",
 )
 CROSS_FIT_SETTINGS = ("learning_rate", "weight_decay", "batch_size", "max_steps", "max_epochs", "max_seconds")
-# Size of the built-in networks: of one network as in the paper, and of the members of a cross ensemble.
-NETWORK_SIZES: dict[bool, dict[str, Any]] = {
-    False: {"width": 128, "depth": 5, "dropout": 0.2},
-    True: {"width": 128, "depth": 3, "dropout": None},
-}
 # Number of rows that are encoded at once in prediction, so that memory beyond input and output stays bounded.
 CHUNK_ROWS = 16_384
 
@@ -79,6 +75,7 @@ class TrainingRows:
     target: NDArray[Any]  # (n,) or (n, k), as the subclass read it
     weights: Floats  # (n,)
     copies: Floats  # (n,) given rows that each row stands for
+    total: float  # number of given rows, where a weight of 2 counts like two rows
     groups: NDArray[np.int64] | None  # (n,)
     encoder: TableEncoder
     x: Tensor  # (n, inputs), what the network sees
@@ -87,7 +84,7 @@ class TrainingRows:
     @property
     def counts(self) -> Floats:
         """The weights, scaled so that their sum is the number of given rows."""
-        return self.weights * (self.copies.sum() / self.weights.sum())
+        return self.weights * (self.total / self.weights.sum())
 
     @property
     def are_repeated(self) -> bool:
@@ -226,7 +223,8 @@ class TabularModel(BaseEstimator):
         x = torch.from_numpy(encoder.transform(table))
         seed = draw_seed(self.random_state)
         codes = None if codes is None else codes[rows]
-        return TrainingRows(target[rows], weights, copies, codes, encoder, x, seed)
+        total = min(float(frequencies.sum()), 2.0**53)  # weights may be astronomical
+        return TrainingRows(target[rows], weights, copies, total, codes, encoder, x, seed)
 
     def _train(
         self,
@@ -315,7 +313,10 @@ class TabularModel(BaseEstimator):
         if self._is_cross:
             if layout is None:
                 raise ValueError("a layout of the members must be given for 'cross_ensemble'")
-            return build_cross_ensemble(layout, self.network, n_inputs, n_targets, seed, **sizes)
+            ensemble = build_cross_ensemble(layout, self.network, n_inputs, n_targets, seed, **sizes)
+            if self.network is not None:
+                check_inputs(ensemble, n_inputs)
+            return ensemble
         factory, arguments = resolve_estimator(self.estimator, self.estimator_options, n_targets, seed)
         network = build_network(
             self.network,
