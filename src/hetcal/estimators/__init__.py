@@ -1,8 +1,8 @@
 """Estimators: where the predictive standard deviation comes from, one file for each answer.
 
-`ESTIMATORS` is the registry of those that one training loop trains, around any network. One line there makes an estimator
-known to the regressor, the command line and the tests. The default of the regressor, `CrossEnsemble`, is made of many
-networks and has a loop of its own.
+`ESTIMATORS` is the registry of those that one training loop trains, around any network. One line there makes an
+estimator known to the regressor, the command line and the tests. The default of the regressor, `CrossEnsemble`, is made
+of many networks and has a loop of its own.
 """
 
 from hetcal.estimators.base import AbstractEstimator, parameter_groups, predict
