@@ -154,8 +154,9 @@ class CrossFit:
         self.optimizer = self.build_optimizer()
         self.history, self.steps_done = History(), 0
         self.best = {name: value.detach().clone() for name, value in self.states()}
-        self.lowest = torch.full((ensemble.n_groups,), math.inf)
-        self.found_at = torch.zeros(ensemble.n_groups, dtype=torch.int64)  # steps
+        device = rows.y.device
+        self.lowest = torch.full((ensemble.n_groups,), math.inf, device=device)
+        self.found_at = torch.zeros(ensemble.n_groups, dtype=torch.int64, device=device)  # steps
         self.usual_norm, self.bad_steps = math.inf, 0
 
     def divide(self, generator: np.random.Generator) -> None:
@@ -295,7 +296,7 @@ class CrossFit:
         padded = np.stack([np.resize(own, size) for own in self.own])
         is_real = np.stack([np.arange(size) < len(own) for own in self.own])
         index = torch.from_numpy(padded)[:, keep]
-        return index, self.rows.weight[index] * torch.from_numpy(is_real)[:, keep]
+        return index, self.rows.weight[index] * torch.from_numpy(is_real)[:, keep].to(self.rows.weight)
 
     @torch.no_grad()
     def look(self, step: int, index: Tensor, weight: Tensor) -> None:
