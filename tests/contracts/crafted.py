@@ -237,11 +237,18 @@ TENSORS: dict[str, Craft] = {
 
 # What held-out rows never lead to.
 CALIBRATION = [
-    *((name, value) for name in ("group_weights", "widening", "factor", "linear_std", "shape") for value in NOT_FINITE),
-    *((name, -1.0) for name in ("group_weights", "widening", "factor", "linear_std")),
+    *(
+        (name, value)
+        for name in ("group_weights", "widening", "factor", "fitted.0.std", "shape")
+        for value in NOT_FINITE
+    ),
+    *((name, -1.0) for name in ("group_weights", "widening", "factor", "fitted.0.std", "fitted.1.variance")),
     ("factor", 0.0),
-    ("linear_std", 0.0),
+    ("fitted.0.std", 0.0),
     ("shape", 0.0),  # it increases
+    *((f"fitted.1.{name}", value) for name in ("feature", "right", "roots") for value in (-1, 10**6, 2**31 - 1)),
+    ("fitted.1.right", 0),  # back to the first tree, without end
+    *((f"fitted.1.{name}", value) for name in ("threshold", "mean", "variance") for value in NOT_FINITE),
 ]
 
 
@@ -250,7 +257,7 @@ def calibrated(name: str, value: float) -> Craft:
 
     def craft(parts: Parts) -> bytes:
         dtype, shape, data = true_tensors(parts)[name]
-        numbers = np.full(shape, value, dtype={"F64": "<f8", "F32": "<f4"}[dtype])
+        numbers = np.full(shape, value, dtype={"F64": "<f8", "F32": "<f4", "I32": "<i4"}[dtype])
         assert numbers.nbytes == len(data)
         return added(parts, name, dtype, shape, numbers.tobytes())
 

@@ -70,7 +70,7 @@ def test_several_targets(tmp_path, transform):
 
 def test_members_and_atoms(tmp_path):
     """How many members there are depends on the table; a grid of values and a cap have infinite ends."""
-    for n, members in ((4, 6), (N, 12)):
+    for n, members in ((4, 4), (N, 8)):
         model = HCRegressor(**SMALL).fit(X[:n], Y[:n])
         loaded = check_round_trip(model, tmp_path / "model")
         assert loaded.estimator_.networks.members == members
@@ -91,16 +91,6 @@ def test_training_that_ran_out_of_time(tmp_path):
     with pytest.warns(TrainingWarning, match="max_seconds"):
         model = HCRegressor(**{**SMALL, "max_epochs": None, "max_seconds": 1e-9}).fit(X, Y)
     assert check_round_trip(model, tmp_path / "model").history_.stopped == "max_seconds"
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("linear_std", 0), ("group_weights", -1), ("widening", -1), ("factor", 0), ("shape", np.inf)]
-)
-def test_calibration_that_no_rows_lead_to(tmp_path, name, value):
-    model = HCRegressor(**SMALL).fit(X, Y)
-    getattr(model.estimator_, name).fill_(value)
-    with pytest.raises(ValueError, match=f"values of '{name}' that no held-out rows lead to"):
-        model.save(tmp_path / "model")
 
 
 @pytest.mark.parametrize("df", [[3.0, 5.0], (3, 5), np.array([3.0, 5.0])], ids=["list", "tuple", "array"])

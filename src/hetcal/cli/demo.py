@@ -18,7 +18,7 @@ from hetcal.metrics.wording import fixed
 from hetcal.studies.statistics import FIGURES
 
 DEMO_SEED = 0
-SHOWN = (DEFAULT, *PAPER)
+FITTED = (DEFAULT, *PAPER)
 SHOWN = ("rmse", "ce", "ce_noise_floor", "crps", "nll", "coverage_90", "interval_width_90", "seconds")
 CORRELATION = "std_correlation"
 HEADINGS = {**{name: FIGURES[name].heading for name in SHOWN}, CORRELATION: "sigma corr."}
@@ -30,7 +30,7 @@ def run_demo(options: DemoOptions) -> None:
     folder = options.out
     folder.mkdir(parents=True, exist_ok=True)
     data = {"diabetes": diabetes(), "synthetic": synthetic()}
-    jobs = [(name, method) for name in data for method in SHOWN]
+    jobs = [(name, method) for name in data for method in FITTED]
     results: dict[tuple[str, str], dict[str, Any]] = {}
     for name, method in (bar := tqdm(jobs, unit="fit", leave=False)):
         bar.set_description(f"{METHODS[method].title} on {name}")
@@ -38,8 +38,8 @@ def run_demo(options: DemoOptions) -> None:
 
     for name, arrays in data.items():
         print(f"\n{DATA_TITLES[name]}: {len(arrays['y_train'])} training rows, {len(arrays['y'])} test rows\n")
-        print(table([(METHODS[method].title, results[name, method]) for method in SHOWN]))
-        for method in SHOWN:
+        print(table([(METHODS[method].title, results[name, method]) for method in FITTED]))
+        for method in FITTED:
             print(f"  {METHODS[method].title:<12} {results[name, method]['verdict']}")
     print("\nCE: calibration error; compare it with its floor, the expected CE of a perfect model on as many rows.")
     print("sigma corr.: correlation of the predicted and the true standard deviation, where it is known.")
@@ -96,7 +96,7 @@ def draw(data: dict[str, Arrays], results: dict[tuple[str, str], dict[str, Any]]
     for name, arrays in data.items():
         figure = Figure(figsize=(5.5, 5), layout="constrained")
         ax = figure.add_subplot()
-        for method in SHOWN:
+        for method in FITTED:
             result = results[name, method]
             plots.plot_calibration(arrays["y"], result["prediction"], label=METHODS[method].title, ax=ax)
         ax.set_title(DATA_TITLES[name])
