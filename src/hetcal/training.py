@@ -3,12 +3,10 @@
     prediction = estimator(x)
     loss = objective_weight * objective(prediction, y) + estimator.own_loss(prediction, y, n_train)
 
-Everything else serves these two lines: settings, mini-batches, early stopping, the history, a progress bar, and
-recovery from a loss that is not finite.
+Everything else serves these two lines: settings, batches, early stopping, history, recovery from a non-finite loss.
 """
 
 import math
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from time import monotonic
@@ -23,7 +21,7 @@ from tqdm.auto import tqdm
 from hetcal._checks import check_choice, check_number, must
 from hetcal.estimators.base import BLOCK_ROWS, parameter_groups
 from hetcal.estimators.checkpoints import Checkpoints
-from hetcal.exceptions import TrainingDivergedError, TrainingWarning
+from hetcal.exceptions import TrainingDivergedError
 from hetcal.metrics.history import EpochRecord, History
 from hetcal.objectives import CRITERIA, Objective, check_loss, mean_over_targets
 from hetcal.prediction import Prediction
@@ -135,7 +133,7 @@ def train(
         **settings: Those of `TrainingSettings`, such as `max_epochs=20`.
 
     Returns:
-        The `History`. Ctrl-C ends training early with the best weights so far and a `TrainingWarning`.
+        The `History`. Ctrl-C and `max_seconds` end training with the best weights so far and a `TrainingWarning`.
 
     Raises:
         TrainingDivergedError: If the loss stays non-finite; the best weights so far are restored first.
@@ -159,10 +157,9 @@ def train(
         run.train_epochs()
     except KeyboardInterrupt:
         run.history.stopped = "interrupted"
-        message = f"training was interrupted after {len(run.history)} epoch(s); the best weights so far are kept"
-        warnings.warn(message, TrainingWarning, stacklevel=2)
     finally:
         run.finish()
+    run.history.warn_of_early_end(f"{len(run.history)} epoch(s)")
     return run.history
 
 
@@ -257,8 +254,7 @@ class TrainingRun:
                     history.stopped = "max_steps"
                     return
                 if settings.max_seconds is not None and monotonic() - start > settings.max_seconds:
-                    history.stopped, message = "max_seconds", f"max_seconds={settings.max_seconds:g} ended training"
-                    warnings.warn(f"{message}; the best weights so far are kept", TrainingWarning, stacklevel=3)
+                    history.stopped = "max_seconds"
                     return
 
     def train_epoch(self, epoch: int) -> None:
@@ -351,8 +347,7 @@ class Step:
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: rate_factor(step, planned_steps))
         self.gradient_clip = settings.gradient_clip
         self.usual_norm = math.inf
-        self.steps = 0
-        self.bad_steps = 0
+        self.steps = self.bad_steps = 0
 
     def __call__(self, loss: Tensor, epoch: int) -> None:
         self.steps += 1

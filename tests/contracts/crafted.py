@@ -242,10 +242,16 @@ CALIBRATION = [
         for name in ("group_weights", "widening", "factor", "linear_members.std", "shape")
         for value in NOT_FINITE
     ),
-    *((name, -1.0) for name in ("group_weights", "widening", "factor", "linear_members.std")),
+    *(
+        (name, -1.0)
+        for name in ("group_weights", "widening", "factor", "linear_members.std", "forest_members.variance")
+    ),
     ("factor", 0.0),
     ("linear_members.std", 0.0),
     ("shape", 0.0),  # it increases
+    *((f"forest_members.{name}", value) for name in ("feature", "right", "roots") for value in (-1, 10**6, 2**31 - 1)),
+    ("forest_members.right", 0),  # back to the first tree, without end
+    *((f"forest_members.{name}", value) for name in ("threshold", "mean", "variance") for value in NOT_FINITE),
 ]
 
 
@@ -254,7 +260,7 @@ def calibrated(name: str, value: float) -> Craft:
 
     def craft(parts: Parts) -> bytes:
         dtype, shape, data = true_tensors(parts)[name]
-        numbers = np.full(shape, value, dtype={"F64": "<f8", "F32": "<f4"}[dtype])
+        numbers = np.full(shape, value, dtype={"F64": "<f8", "F32": "<f4", "I32": "<i4"}[dtype])
         assert numbers.nbytes == len(data)
         return added(parts, name, dtype, shape, numbers.tobytes())
 

@@ -77,8 +77,12 @@ CHANGES: list[tuple[str, Any]] = [
 # --- Documents of the default, whose members hold out rows -----------------------------------------------------------
 ATOMS = {"values": [0.0, 1.0], "lower": ["-inf", 0.5], "upper": [0.5, "inf"]}
 MEMBER_CHANGES: list[tuple[str, Any]] = [
-    *(("members", value) for value in (None, [], 12, {"groups": 3}, {"groups": 3, "parts": 4, "dropout": 0.1})),
-    *(("members/groups", value) for value in (0, 1, 2, 4, 16, 10**9, 2**70, 3.0, "3", True, None, -3)),
+    *(
+        ("members", value)
+        for value in (None, [], 12, {"groups": 2}, {"groups": 2, "parts": 4, "nodes": 1, "rate": 0.1})
+    ),
+    *(("members/groups", value) for value in (0, 1, 3, 16, 10**9, 2**70, 2.0, "2", True, None, -2)),
+    *(("members/nodes", value) for value in (0, 1, 2**24, 2**25, 2**70, 64.0, "64", None, -1)),
     *(("members/parts", value) for value in (0, 2, 3, 5, 16, 17, 10**9, 4.0, "4", -4)),
     *(("settings/width", value) for value in (None, 3, 22_000, 10**9)),
     *(("settings/depth", value) for value in (None, 2, 400, 10**9)),
@@ -113,7 +117,7 @@ CLASS_CHANGES: list[tuple[str, Any]] = [
     ("settings/likelihood", "eval"),
     ("settings/objective", "nll"),
     ("target", {"scales": [], "transforms": None, "atoms": None}),
-    ("members", {"groups": 3, "parts": 4}),
+    ("members", {"groups": 2, "parts": 4, "nodes": 64}),
     *(("classes/type", value) for value in ("datetime64[s]", "O", "V8", "int64", "bool", 5)),
     *(
         ("classes/values", v)

@@ -23,7 +23,7 @@ from hetcal.model_files.archive import (
     read_model_file,
     write_model_file,
 )
-from hetcal.model_files.state import STORED_TYPES
+from hetcal.model_files.weights import STORED_TYPES
 from tests.model_files.samples import CHECKSUM, KEY, START, Parts, fit_small, seal, split
 
 MODEL = fit_small()

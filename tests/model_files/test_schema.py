@@ -7,7 +7,7 @@ import pytest
 
 from hetcal import HCClassifier, HCRegressor
 from hetcal.classifier import DRAWS
-from hetcal.estimators import ESTIMATORS
+from hetcal.estimators import ESTIMATORS, forest_members
 from hetcal.estimators.atoms import MOST_VALUES
 from hetcal.estimators.passes import PASSES_AT_ONCE
 from hetcal.exceptions import ModelFileError
@@ -66,6 +66,7 @@ def test_the_schema_knows_how_many_networks_predict():
     assert (PASSES_AT_ONCE, DRAWS) == (schema.BLOCK_PASSES, schema.CLASS_DRAWS)
     assert (MemberMLPs.FREQUENCIES, MemberMLPs.MOST_EMBEDDED) == (schema.WAVES, schema.MOST_EMBEDDED)
     assert MOST_VALUES == learned.MOST_ATOMS
+    assert forest_members.TREES == schema.TREES
 
 
 @pytest.mark.parametrize(
@@ -124,14 +125,18 @@ def with_numbers(document, n):
     [
         ({"members": None}, "members are those of a cross_ensemble"),
         ({"settings": {"estimator": "ensemble"}}, "members are those of a cross_ensemble"),
-        ({"members": {"groups": 17, "parts": 4}}, "less than or equal to 16"),
-        ({"members": {"groups": 3, "parts": 10**6}}, "less than or equal to 16"),
-        ({"members": {"groups": 0, "parts": 4}}, "greater than or equal to 1"),
-        ({"settings": {"width": 25_000}}, "width, times members or 10, is at most 262144"),
-        ({"settings": {"width": None, "depth": 500}}, "at most 5000 layers"),
-        ({"labels": 88_000}, "columns times members are at most 1048576"),
-        ({"members": {"groups": 16, "parts": 16}, "columns": 100}, "numbers times members are at most 16384"),
-        ({"members": {"groups": 16, "parts": 16}, "target": 1_025}, "times targets, is at most 262144"),
+        ({"members": {"groups": 17, "parts": 4, "nodes": 64}}, "less than or equal to 16"),
+        ({"members": {"groups": 2, "parts": 10**6, "nodes": 64}}, "less than or equal to 16"),
+        ({"members": {"groups": 0, "parts": 4, "nodes": 64}}, "greater than or equal to 1"),
+        ({"settings": {"width": 40_000}}, "width, times members or 10, is at most 262144"),
+        ({"settings": {"width": None, "depth": 700}}, "at most 5000 layers"),
+        ({"labels": 132_000}, "columns times members are at most 1048576"),
+        (
+            {"members": {"groups": 16, "parts": 16, "nodes": 64}, "columns": 100},
+            "numbers times members are at most 16384",
+        ),
+        ({"members": {"groups": 16, "parts": 16, "nodes": 64}, "target": 65}, "times targets, is at most 262144"),
+        ({"target": 4_097}, "times targets, is at most 262144"),
     ],
     ids=str,
 )
@@ -153,13 +158,13 @@ def test_members_fit_into_memory(cross_document, changes, message):
 
 
 def test_as_many_members_as_fit(cross_document):
-    """The limits leave room for all that a fit makes: twelve members, with 256 embedded numbers or many columns."""
+    """The limits leave room for all that a fit makes: eight members, with 256 embedded numbers or many columns."""
     for n in (256, 1_000):
         document = {**cross_document, "columns": with_numbers(cross_document, n)}
         document["settings"] = {**document["settings"], "width": None, "depth": None}
         read = schema.RegressorDocument.model_validate(document)
-        assert (read.n_numbers, read.n_members) == (n, 12)
-        assert read.least_weights == 12 * 128 * (n + 2 * 128 + 1)
+        assert (read.n_numbers, read.n_members) == (n, 8)
+        assert read.least_weights == 8 * 128 * (n + 2 * 128 + 1) + 5 * read.members.nodes
 
 
 def test_classes_count_as_targets():

@@ -93,17 +93,6 @@ def test_training_that_ran_out_of_time(tmp_path):
     assert check_round_trip(model, tmp_path / "model").history_.stopped == "max_seconds"
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("linear_members.std", 0), ("group_weights", -1), ("widening", -1), ("factor", 0), ("shape", np.inf)],
-)
-def test_calibration_that_no_rows_lead_to(tmp_path, name, value):
-    model = HCRegressor(**SMALL).fit(X, Y)
-    model.estimator_.state_dict()[name].fill_(value)
-    with pytest.raises(ValueError, match=f"values of '{name}' that no held-out rows lead to"):
-        model.save(tmp_path / "model")
-
-
 @pytest.mark.parametrize("df", [[3.0, 5.0], (3, 5), np.array([3.0, 5.0])], ids=["list", "tuple", "array"])
 def test_degrees_of_freedom_of_each_target(tmp_path, df):
     check_round_trip(HCRegressor("variance_head", family=StudentT(df), **SMALL).fit(X, TWO), tmp_path / "model")

@@ -45,6 +45,7 @@ class ForestMembers(nn.Module):
     def __init__(self, n_parts: int, n_targets: int, n_nodes: int = 1) -> None:
         super().__init__()
         self.n_parts = n_parts
+        self.depth = MOST_DEPTH  # lookups from a root to a leaf; more than needed do no harm
         self.register_buffer("roots", torch.zeros(n_parts, TREES, dtype=torch.int32))
         self.register_buffer("feature", torch.zeros(n_nodes, dtype=torch.int32))
         self.register_buffer("right", torch.zeros(n_nodes, dtype=torch.int32))  # the right child; the left one is next
@@ -55,6 +56,13 @@ class ForestMembers(nn.Module):
     @property
     def n_nodes(self) -> int:
         return len(self.threshold)
+
+    def deepest(self) -> int:
+        """Number of lookups from the roots to the deepest leaf."""
+        nodes, depth = self.roots.unique().long(), 0
+        while depth < MOST_DEPTH and len(nodes := nodes[self.right[nodes] != nodes]):
+            nodes, depth = torch.cat([nodes + 1, self.right[nodes].long()]).unique(), depth + 1
+        return depth
 
     def are_tables_right(self, n_inputs: int) -> Tensor:
         """Whether every lookup stays inside the tables, for those of a model file; as a tensor of one element."""
@@ -85,9 +93,8 @@ class ForestMembers(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and std, (parts, n, targets) each."""
-        # (n, trees); len(x) would be a constant in an ONNX graph
-        node = self.roots.long().view(1, -1).expand(x.shape[0], -1)
-        for _ in range(MOST_DEPTH):
+        node = self.roots.long().view(1, -1).expand(x.shape[0], -1)  # (n, trees)
+        for _ in range(self.depth):
             right = self.right[node].long()
             goes_left = x.gather(1, self.feature[node].long()) <= self.threshold[node]
             is_leaf = right == node

@@ -1,16 +1,19 @@
 """The metrics of a training run by epoch: what `train` returns, model files keep and `plot_history` draws."""
 
 import math
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from hetcal._checks import Floats
+from hetcal.exceptions import TrainingWarning
 from hetcal.metrics.regression import ce
 from hetcal.prediction import Prediction, as_floats
 
 CURVES = ("objective", "own_loss", "rmse", "ce")
+EARLY_ENDS = {"interrupted": "training was interrupted", "max_seconds": "training reached max_seconds"}
 
 
 @dataclass
@@ -36,6 +39,12 @@ class History:
 
     def __len__(self) -> int:
         return len(self.train["objective"])
+
+    def warn_of_early_end(self, done: str) -> None:
+        """Warn if training was interrupted or ran out of time; `done` says how far it came."""
+        if self.stopped in EARLY_ENDS:
+            message = f"{EARLY_ENDS[self.stopped]} after {done}; the best weights so far are kept"
+            warnings.warn(message, TrainingWarning, stacklevel=3)
 
 
 class EpochRecord:

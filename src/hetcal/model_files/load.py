@@ -7,7 +7,8 @@ from typing import Any
 from hetcal.classifier import HCClassifier
 from hetcal.exceptions import ModelFileError
 from hetcal.model_files.archive import Contents, one_line, read_model_file, refused
-from hetcal.model_files.state import restore_estimator, restore_model, restore_parameters
+from hetcal.model_files.state import restore_model, restore_parameters
+from hetcal.model_files.weights import restore_estimator
 from hetcal.regressor import HCRegressor
 
 MODEL_CLASSES: dict[str, Any] = {model.kind: model for model in (HCRegressor, HCClassifier)}

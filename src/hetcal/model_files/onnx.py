@@ -29,6 +29,7 @@ from hetcal._files import atomic_write
 from hetcal.distributions import TransformedPrediction
 from hetcal.estimators import WithFamily
 from hetcal.estimators.cross_ensemble import CrossEnsemble
+from hetcal.estimators.forest_members import ForestMembers
 from hetcal.estimators.mc_dropout import SampledDropout
 from hetcal.estimators.passes import RandomLayer, SampledPasses, moments, split_at_first_random_layer
 from hetcal.estimators.stacked import StackedNetworks
@@ -119,9 +120,11 @@ class Graph(nn.Module):
         estimator = copy.deepcopy(model.estimator_).cpu().eval()
         self.estimator = without_family(estimator)
         fix_draws_(self.estimator)
-        for networks in self.estimator.modules():
-            if isinstance(networks, StackedNetworks):
-                networks.one_by_one = True  # under vmap some layers, such as batch norm, fix the number of rows
+        for module in self.estimator.modules():
+            if isinstance(module, StackedNetworks):
+                module.one_by_one = True  # under vmap some layers, such as batch norm, fix the number of rows
+            if isinstance(module, ForestMembers):
+                module.depth = module.deepest()  # each lookup is in the graph
         if isinstance(self.estimator, CrossEnsemble):
             self.is_widened = bool(self.estimator.widening)
             mean, std, self.family = Empirical(self.estimator.shape.numpy()).standardized()
@@ -255,6 +258,11 @@ def count_below(increasing: Tensor, t: Tensor) -> Tensor:
     return count
 
 
+def sinh(x: Tensor) -> Tensor:
+    """By exponentials in float64, for which runtimes have no sinh."""
+    return (x.exp() - (-x).exp()) / 2 if x.dtype == torch.float64 else NotImplemented
+
+
 def translate(graph: Graph, n_columns: int) -> Any:
     """The ONNX model, without the file names and stack traces that torch's exporter puts into it."""
     import onnx_ir
@@ -264,6 +272,7 @@ def translate(graph: Graph, n_columns: int) -> Any:
     shapes = {"features": {0: torch.export.Dim("batch")}}
     try:
         traced = torch.export.export(graph, (features,), dynamic_shapes=shapes, strict=False)
+        traced = traced.run_decompositions({torch.ops.aten.sinh.default: sinh})
         program = torch.onnx.export(traced, dynamo=True, dynamic_shapes=shapes, opset_version=OPSET, verbose=False)
     except Exception as error:  # a user's network may raise anything
         cause: BaseException = error

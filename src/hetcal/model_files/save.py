@@ -7,13 +7,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from hetcal._checks import must
 from hetcal.model_files.archive import one_line, pack_model_file, parse_model_file, write_model_file
-from hetcal.model_files.state import (
-    check_same_answers,
-    describe_model,
-    describe_summary,
-    restore_estimator,
-    weights_of,
-)
+from hetcal.model_files.state import describe_model, describe_summary
+from hetcal.model_files.weights import check_same_answers, restore_estimator, weights_of
 
 
 def save_model(model: Any, path: str | PathLike[str], summary: dict[str, Any] | None = None) -> None:

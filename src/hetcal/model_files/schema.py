@@ -42,11 +42,12 @@ MOST_INPUTS = 2**20
 MOST_GROUPS = MOST_PARTS = 16
 MOST_NODES = 2**24
 MOST_EPOCHS = 50_000
-# The next five repeat constants of modules that need torch; a test keeps them equal.
+# The next six repeat constants of modules that need torch; a test keeps them equal.
 # Number of networks that an estimator averages over by default; estimators not listed use one.
 PASSES = {"mc_dropout": 100, "concrete_dropout": 100, "bayes_by_backprop": 100, "ensemble": 8, "ensemble_spread": 8}
 BLOCK_PASSES = 10  # sampled networks that run at once
 CLASS_DRAWS = 64  # of the likelihood "sampling"
+TREES = 16  # of each part
 WAVES, MOST_EMBEDDED = 16, 256  # of each number that is embedded, and numbers that are embedded at most
 Options = Annotated[dict[Word, Scalar | Annotated[list[Scalar], Field(fail_fast=True)]], BeforeValidator(few)]
 
@@ -193,6 +194,11 @@ class ModelDocument(Document):
         return self.settings.count("members")
 
     @property
+    def n_answers(self) -> int:
+        """Number of answers that are combined in the prediction of a target."""
+        return self.settings.passes
+
+    @property
     def least_weights(self) -> int:
         """The smallest number of weights that the built-in network can have; 0 for the user's own network."""
         if self.settings.network is not None:
@@ -204,7 +210,7 @@ class ModelDocument(Document):
     def _check(self) -> Self:
         if len({column.name for column in self.columns}) < len(self.columns):
             raise ValueError("column names are distinct")
-        if max(self.settings.passes, self.n_members) * self.n_targets > MOST_ANSWERS:
+        if self.n_answers * self.n_targets > MOST_ANSWERS:
             raise ValueError(f"prediction_samples or members, times targets, is at most {MOST_ANSWERS} in a model file")
         return self
 
@@ -227,6 +233,13 @@ class RegressorDocument(ModelDocument):
     @property
     def n_members(self) -> int:
         return super().n_members if self.members is None else self.members.groups * self.members.parts
+
+    @property
+    def n_answers(self) -> int:
+        if self.members is None:
+            return super().n_answers
+        groups, parts = self.members.groups, self.members.parts
+        return parts * max(groups * parts, TREES)  # all choices of one member per group; trees
 
     @model_validator(mode="after")
     def _check_members(self) -> Self:

@@ -5,7 +5,6 @@ its own, its held-out residuals would be too small.)
 """
 
 import math
-import warnings
 from dataclasses import dataclass
 from itertools import pairwise
 from time import monotonic
@@ -19,7 +18,7 @@ from tqdm.auto import tqdm
 from hetcal._checks import check_number, must
 from hetcal.estimators.cross_ensemble import CrossEnsemble
 from hetcal.estimators.held_out import HeldOut, SecondOpinion
-from hetcal.exceptions import TrainingDivergedError, TrainingWarning
+from hetcal.exceptions import TrainingDivergedError
 from hetcal.families import FAMILIES, GAUSSIAN, Family, StudentT, check_family
 from hetcal.metrics.history import EpochRecord, History
 from hetcal.networks import LinearInputs
@@ -100,8 +99,7 @@ def cross_fit(
         run.train()
     except KeyboardInterrupt:
         run.history.stopped = "interrupted"
-        message = f"training was interrupted after {run.steps_done} step(s); the best weights so far are kept"
-        warnings.warn(message, TrainingWarning, stacklevel=2)
+    run.history.warn_of_early_end(f"{run.steps_done} of {run.steps} steps")
     return run.history, run.finish()
 
 
@@ -234,8 +232,7 @@ class CrossFit:
                     self.look(step + 1, *validation)
                     bar.set_postfix(held_out=f"{self.history.criterion[-1]:.4f}")
                 if is_late:
-                    self.history.stopped, message = "max_seconds", f"max_seconds={limit:g} ended training"
-                    warnings.warn(f"{message}; the best weights so far are kept", TrainingWarning, stacklevel=3)
+                    self.history.stopped = "max_seconds"
                     return
                 if self.is_hopeless(step + 1):
                     self.history.stopped = "patience"

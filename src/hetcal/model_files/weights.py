@@ -1,0 +1,132 @@
+"""The weights of a fitted model <-> its file: they are restored into an estimator built anew, after all checks."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor, nn
+
+from hetcal._checks import must
+from hetcal.estimators import predict
+from hetcal.estimators.cross_ensemble import CrossEnsemble
+from hetcal.exceptions import DropoutInsertedWarning
+from hetcal.model_files.archive import Contents, TensorInfo
+from hetcal.model_files.state import restore_layout
+from hetcal.networks import SQUASH_LIMIT
+
+STORED_TYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}  # their names in safetensors
+
+
+def weights_of(estimator: nn.Module) -> bytes:
+    """All parameters and buffers as safetensors; tied ones are written once per name."""
+    state = estimator.state_dict()
+    for name, value in state.items():
+        if not isinstance(value, Tensor) or value.dtype not in STORED_TYPES:
+            found = f"{getattr(value, 'dtype', type(value))} in {name!r}"
+            advice = "register its numbers as buffers of a common dtype"
+            raise must("the network", "keep only tensors of common dtypes in its state_dict", found, advice)
+    check_finite(estimator, state)
+    return save_tensors({name: value.detach().cpu().contiguous().clone() for name, value in state.items()})
+
+
+def restore_estimator(model: Any, contents: Contents) -> nn.Module:
+    """The trained estimator, from the settings of the model and the weights of its file."""
+    document = contents.model
+    layout = restore_layout(document)
+    if layout is not None:
+        model._check_cross()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DropoutInsertedWarning)  # the user was warned when the model was fitted
+        family = getattr(model, "family", "gaussian")
+        estimator: nn.Module = model._build(document.n_inputs, document.n_targets, family, document.seed, layout)
+    put_weights(estimator, contents.tensors, contents.weights)
+    if isinstance(estimator, CrossEnsemble):
+        check_calibration(estimator)
+    return estimator.eval()
+
+
+def check_calibration(estimator: CrossEnsemble) -> None:
+    """Refuse numbers that no fit can learn from held-out rows."""
+    linear, forests = estimator.fitted
+    is_right = {
+        "group_weights": estimator.group_weights >= 0,
+        "widening": estimator.widening >= 0,
+        "factor": estimator.factor > 0,
+        "shape": estimator.shape.diff() > 0,
+        "linear_members.std": linear.std > 0,
+        "forest_members": forests.are_tables_right(linear.inputs.low.shape[0]),
+    }
+    for name, value in estimator.state_dict().items():
+        if not name.startswith("networks."):  # where a user's network may have infinite buffers
+            is_right.setdefault(name, torch.ones(()))
+            is_right[name] = is_right[name].all() & torch.isfinite(value).all()
+    for name, condition in is_right.items():
+        if not condition.all():
+            raise ValueError(f"values of {name!r} that no held-out rows lead to")
+
+
+def put_weights(estimator: nn.Module, tensors: dict[str, TensorInfo], weights: bytes) -> None:
+    """Load weights into a new estimator if all names, dtypes and shapes agree; `tensors` describes `weights`."""
+    expected = {
+        name: TensorInfo(STORED_TYPES.get(value.dtype, ""), tuple(value.shape))
+        for name, value in estimator.state_dict().items()
+        if isinstance(value, Tensor)
+    }
+    differences = [
+        f"{name!r} {tensor_words(tensors.get(name))} where {tensor_words(expected.get(name))} is needed"
+        for name in sorted({**expected, **tensors})
+        if tensors.get(name) != expected.get(name)
+    ]
+    if differences:
+        more = f", and {len(differences) - 2} more" if len(differences) > 2 else ""
+        raise ValueError("; ".join(differences[:2]) + more)
+    state = load_tensors(weights)
+    check_finite(estimator, state)
+    estimator.load_state_dict(state, strict=True)
+
+
+def tensor_words(tensor: TensorInfo | None) -> str:
+    return "nothing" if tensor is None else f"{tensor.dtype} of shape {tensor.shape}"
+
+
+def check_same_answers(fitted: nn.Module, rebuilt: nn.Module, n_inputs: int) -> None:
+    """Refuse a model that would predict differently once loaded.
+
+    A network may keep part of what it learned outside its state_dict, and settings may have changed after fit.
+    """
+    generator = torch.Generator().manual_seed(0)
+    x = SQUASH_LIMIT * (2 * torch.rand(64, n_inputs, generator=generator) - 1)  # nearly the whole range of inputs
+    x[0] = 0
+    x = x.to(next((parameter.device for parameter in fitted.parameters()), x.device))
+    answers = []
+    for estimator in (fitted, rebuilt.to(x.device)):
+        with torch.random.fork_rng(devices=[]):  # a user's network may draw from torch's own generator
+            torch.manual_seed(0)
+            prediction = predict(estimator, x).numpy()
+        answers.append(np.stack([prediction.mean, prediction.std]))
+    if not np.array_equal(answers[0], answers[1]):  # NaN does not equal itself
+        raise ValueError("another prediction from the model as it would be loaded")
+
+
+def check_finite(estimator: nn.Module, tensors: dict[str, Tensor]) -> None:
+    """Refuse NaN anywhere, and infinity except in buffers, where the mask of an attention layer may have it."""
+    parameters = {name for name, _ in estimator.named_parameters(remove_duplicate=False)}
+    for name, value in tensors.items():
+        if value.is_floating_point():
+            wrong = ~torch.isfinite(value) if name in parameters else torch.isnan(value)
+            if wrong.any():
+                raise ValueError(f"weights must be finite, got {value[wrong][0].item()} in {name!r}; train again")
