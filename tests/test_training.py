@@ -10,7 +10,7 @@ import torch
 from numpy.testing import assert_allclose
 from torch import nn
 
-from hetcal import HCRegressor
+from hetcal import HCClassifier
 from hetcal.estimators import QuantileRange, VarianceHead, predict
 from hetcal.exceptions import TrainingDivergedError, TrainingWarning
 from hetcal.networks import MLP
@@ -192,7 +192,7 @@ def test_settings_are_immutable_and_have_the_defaults_of_the_models():
     """Of those that both have."""
     with pytest.raises(dataclasses.FrozenInstanceError):
         SETTINGS.max_epochs = 3
-    parameters = inspect.signature(HCRegressor).parameters
+    parameters = inspect.signature(HCClassifier).parameters
     shared = [field for field in dataclasses.fields(TrainingSettings) if field.name in parameters]
     different = {field.name for field in shared if field.default != parameters[field.name].default}
     assert len(shared) == 11

@@ -44,6 +44,14 @@ def bounded(default: float | None, low: float, high: float = math.inf, **rule: b
     return field(default=default, metadata={"low": low, "high": high, **rule})
 
 
+def check_device(device: Any) -> None:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError):
+        rule = "be one that torch finds on this machine"
+        raise must("device", rule, device, "'cpu' always works") from None
+
+
 @dataclass(frozen=True, kw_only=True)
 class TrainingSettings:
     """The settings of `train`; `HCRegressor` and `HCClassifier` pass theirs on unchanged.
@@ -92,11 +100,7 @@ class TrainingSettings:
         for setting in fields(self):
             if setting.metadata and getattr(self, setting.name) is not None:
                 check_number(setting.name, getattr(self, setting.name), **setting.metadata)
-        try:
-            torch.empty(0, device=self.device)
-        except (RuntimeError, AssertionError, TypeError):
-            rule = "be one that torch finds on this machine"
-            raise must("device", rule, self.device, "'cpu' always works") from None
+        check_device(self.device)
 
     def weight_decay_for(self, n: int) -> float:
         return self.weight_decay * min(1, WEIGHT_DECAY_ROWS / n)

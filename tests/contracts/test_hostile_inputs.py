@@ -186,13 +186,14 @@ def test_refused_with_a_clear_sentence(case):
 
 
 TOO_WIDE = nn.Sequential(nn.Linear(7, 4), nn.Dropout(0.2), nn.Linear(4, 1))
+SAMPLED = {"estimator": "mc_dropout"}
 SETTINGS = [
     ({"estimator": "mc_droput"}, r"estimator must be one of .* got estimator='mc_droput'; did you mean 'mc_dropout'\?"),
     ({"objective": "gausian_nll"}, r"objective must be one of .*did you mean 'gaussian_nll'\?"),
     ({"estimator": 3}, r"estimator must be one of .*got estimator=3; choose one"),
     ({"estimator": dict}, r"estimator must be a name or a class with the member\(s\)"),
     ({"column_order": "by_nam"}, r"column_order must be one of .*did you mean 'by_name'\?"),
-    ({"dropout": 0}, r"dropout must be greater than 0 for mc_dropout, got dropout=0"),
+    ({"estimator": "mc_dropout", "dropout": 0}, r"dropout must be greater than 0 for mc_dropout, got dropout=0"),
     ({"dropout": 1.0}, r"dropout must be at least 0 and less than 1, got dropout=1.0"),
     ({"dropout": "high"}, r"dropout must be a finite number, got dropout='high'"),
     ({"width": 0}, r"width must be at least 1, got width=0"),
@@ -201,14 +202,20 @@ SETTINGS = [
     ({"learning_rate": float("nan")}, r"learning_rate must be a finite number, got learning_rate=nan"),
     ({"batch_size": True}, r"batch_size must be a whole number, got batch_size=True"),
     ({"max_epochs": 0}, r"max_epochs must be at least 1"),
-    ({"patience": 0}, r"patience must be at least 1"),
-    ({"validation_fraction": 1}, r"validation_fraction must be at least 0 and less than 1"),
-    ({"objective_weight": -0.5}, r"objective_weight must be at least 0"),
+    ({"estimator": "variance_head", "patience": 0}, r"patience must be at least 1"),
+    (
+        {"estimator": "variance_head", "validation_fraction": 1},
+        r"validation_fraction must be at least 0 and less than 1",
+    ),
+    ({"estimator": "variance_head", "objective_weight": -0.5}, r"objective_weight must be at least 0"),
     ({"random_state": "seed"}, r"random_state must be a whole number"),
     ({"random_state": -1}, r"random_state must be at least 0"),
-    ({"estimator_options": {"sample": 3}}, r"estimator_options must be one of .*did you mean 'samples'\?"),
-    ({"estimator_options": {"samples": 3}}, r"samples must be at least 4 and at most 10000, got samples=3"),
-    ({"estimator_options": {"masks": "row"}}, r"masks must be one of \['per_row', 'shared'\], got masks='row'"),
+    (SAMPLED | {"estimator_options": {"sample": 3}}, r"estimator_options must be one of .*did you mean 'samples'\?"),
+    (SAMPLED | {"estimator_options": {"samples": 3}}, r"samples must be at least 4 and at most 10000, got samples=3"),
+    (
+        SAMPLED | {"estimator_options": {"masks": "row"}},
+        r"masks must be one of \['per_row', 'shared'\], got masks='row'",
+    ),
     (
         {"network": nn.Sequential(nn.Linear(7, 4), nn.Dropout(0.2), nn.Linear(4, 1))},
         r"network must accept rows of 3 numbers, .*give a class or function",
@@ -217,10 +224,19 @@ SETTINGS = [
     ({"network": 5}, r"network must be None, an nn.Module, or a class or function"),
     ({"estimator": VarianceHead(MLP(3, 2))}, r"estimator must be a name or a class, not an instance.*give the class"),
     ({"estimator_options": ["samples"]}, r"estimator_options must be a dict of settings, got estimator_options="),
-    ({"estimator_options": {"samples": 1}}, r"samples must be at least 4 for an objective that trains sigma"),
-    ({"estimator_options": {"samples": 4.0}}, r"samples must be a whole number, got samples=4.0"),
-    ({"objective_weight": 0.0}, r"objective_weight must be greater than 0.*no loss of its own"),
-    ({"family": StudentT([3, 4])}, r"df must be one number, or one per target \(1\), got df=\[3, 4\]"),
+    (SAMPLED | {"estimator_options": {"samples": 1}}, r"samples must be at least 4 for an objective that trains sigma"),
+    (SAMPLED | {"estimator_options": {"samples": 4.0}}, r"samples must be a whole number, got samples=4.0"),
+    (SAMPLED | {"objective_weight": 0.0}, r"objective_weight must be greater than 0.*no loss of its own"),
+    (
+        {"estimator": "variance_head", "family": StudentT([3, 4])},
+        r"df must be one number, or one per target \(1\), got df=\[3, 4\]",
+    ),
+    ({"family": StudentT([3, 4])}, r"df must be one number for 'cross_ensemble', got df=\[3, 4\]"),
+    ({"family": "student_t"}, r"family must have no parameter to learn for 'cross_ensemble'"),
+    ({"patience": 5}, r"patience must be None for the estimator 'cross_ensemble', got patience=5"),
+    ({"estimator_options": {"samples": 4}}, r"estimator_options must be None for 'cross_ensemble'"),
+    ({"objective_weight": 0.5}, r"objective_weight must be 1 for 'cross_ensemble', got objective_weight=0.5"),
+    ({"max_seconds": 0}, r"max_seconds must be greater than 0"),
     ({"target_transform": "sqrt"}, r"target_transform must be one of"),
     ({"device": "gpu"}, r"device must be .*got device='gpu'"),
 ]

@@ -46,7 +46,7 @@ def state_of(ensemble, member):
 def set_equal(ensemble):
     """Give every member the weights of the first."""
     with torch.no_grad():
-        for stack in ensemble.stacked.values():
+        for stack in ensemble.networks.stacked.values():
             stack.copy_(stack[:1].expand_as(stack))
 
 
@@ -337,7 +337,7 @@ def test_tied_and_frozen_parameters():
 
     ensemble = Ensemble(Tied(), members=3)
     assert ensemble(torch.zeros(5, 4)).mean.shape == (5,)
-    trained = {name: parameter.requires_grad for name, parameter in ensemble.stacked.items()}
+    trained = {name: parameter.requires_grad for name, parameter in ensemble.networks.stacked.items()}
     assert trained == {
         "first/weight": True,
         "first/bias": True,

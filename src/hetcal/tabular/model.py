@@ -27,6 +27,7 @@ from hetcal.families import Family
 from hetcal.metrics.history import History
 from hetcal.objectives import Objective
 from hetcal.prediction import Prediction, join_predictions
+from hetcal.splitting import check_two_groups
 from hetcal.tabular.building import (
     EnsembleLayout,
     build_cross_ensemble,
@@ -48,7 +49,7 @@ from hetcal.tabular.rows import (
     draw_seed,
     merge_equal_rows,
 )
-from hetcal.training import train
+from hetcal.training import check_device, train
 
 COLUMN_ORDERS = ("by_name", "as_fitted")
 # Settings that are passed on to the training of one network, and of an ensemble whose members hold out rows.
@@ -261,6 +262,9 @@ class TabularModel(BaseEstimator):
         self, objective: Objective, rows: TrainingRows, y: Tensor, family: str | Family
     ) -> tuple[CrossEnsemble, History, HeldOut]:
         """Train a new `CrossEnsemble` on the rows, and return it with the predictions of held-out rows."""
+        check_device(self.device)
+        if rows.groups is not None:
+            check_two_groups(rows.groups)
         n, n_inputs = rows.x.shape
         groups = plan_groups(round(rows.copies.sum()) if rows.are_repeated else n, n_inputs)
         if self.network is not None:
