@@ -457,8 +457,8 @@ def test_auto_finds_the_scale_of_the_noise():
 
 def test_auto_without_validation_rows():
     """There is nothing to choose by, and a warning says so."""
+    settings = {"estimator": "variance_head", "validation_fraction": 0.0, "max_epochs": 2}
     with pytest.warns(DegenerateDataWarning, match="has no validation rows to choose by"):
-        settings = {"estimator": "variance_head", "validation_fraction": 0.0, "max_epochs": 2}
         model = quick(target_transform="auto", **settings).fit(X, Y)
     assert model.target_transform_ is None
 

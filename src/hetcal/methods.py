@@ -84,8 +84,8 @@ def make(method: str, **overrides: Any) -> HCRegressor:
         **overrides: Parameters of `HCRegressor`. `estimator_options` are added to those of the method.
 
     >>> make("hnn", random_state=0)
-    HCRegressor(dropout=0.1, estimator='variance_head', random_state=0,
-                weight_decay=1.0)
+    HCRegressor(dropout=0.1, estimator='variance_head', objective='nll',
+                random_state=0, weight_decay=1.0)
     """
     row = METHODS[method_name(method)]
     settings = {"estimator": row.estimator, "objective": row.objective, **row.settings, **overrides}

@@ -16,9 +16,10 @@ def test_table_and_figures(monkeypatch, tmp_path, capsys):
     for lines in (diabetes, synthetic):
         assert lines[0].startswith("method")
         assert len({len(line) for line in lines[:7]}) == 1
-        assert [line.split("  ")[0] for line in lines[2:6]] == ["MC Dropout", "HNN", "Dropout-HC", "Quantile-HC"]
+        names = ["Cross-HC", "MC Dropout", "HNN", "Dropout-HC", "Quantile-HC"]
+        assert [line.split("  ")[0] for line in lines[2:7]] == names
     assert "sigma corr." not in diabetes[0]
     assert "sigma corr." in synthetic[0]
-    assert all(np.isfinite(float(line.split()[-1])) for line in synthetic[2:6])
+    assert all(np.isfinite(float(line.split()[-1])) for line in synthetic[2:7])
     assert len(list((tmp_path / "figures").glob("*.png"))) == 5
     assert "Figures are in " in out

@@ -101,7 +101,7 @@ def test_without_test_rows_all_train_and_nothing_is_evaluated(table):
 def test_auto_chooses_and_says_why(table):
     """One of the three candidates, with its reason in the report."""
     result, model = fit(table, method="auto", drop=["patient"])
-    assert result["method"] in ("hnn", "quantile_hc", "ensemble_hc")
+    assert result["method"] in ("cross_hc", "hnn", "quantile_hc", "ensemble_hc")
     assert "CRPS" in result["recommendation"]
     assert any(result["recommendation"] in str(entry) for entry in result["report"]["settings"])
     assert model.estimator == hetcal.METHODS[result["method"]].estimator

@@ -62,7 +62,7 @@ def test_red_wine(run, raw_file, tmp_path):
     assert_allclose(predictions["lower_90"], predictions["quantile_0.05"])
     assert (predictions["lower_90"] < predictions["lower_50"]).all()
     coverage = predictions["quality"].between(predictions["lower_90"], predictions["upper_90"]).mean()
-    assert 0.8 < coverage < 0.97  # a sanity check of units and columns, not of calibration
+    assert 0.7 < coverage < 0.97  # a sanity check of units and columns, not of calibration
 
     by_model = json.loads(run("evaluate", "wine.hetcal", source, "--json", "--report", "model.html").stdout)
     by_file = json.loads(run("evaluate", "predictions.csv", "--target", "quality", "--json").stdout)
