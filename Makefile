@@ -9,7 +9,7 @@ CHECKED := src tests benchmarks examples
 .PHONY: help demo test lint format speed paper peers clean
 
 help:
-	@echo "make demo    fit the paper's four methods, print a table, draw the pictures"
+	@echo "make demo    fit the default and the paper's four methods, print a table, draw the pictures"
 	@echo "make test    everything that must pass: lint, types, imports, tests"
 	@echo "make format  let ruff format the code"
 	@echo "make speed   measure the speed table of benchmarks/speed"

@@ -8,15 +8,15 @@ from hetcal import HCRegressor, evaluate
 from hetcal.plots import plot_calibration, plot_intervals
 
 X, y = load_diabetes(return_X_y=True, as_frame=True)
-X_train, X_test, y_train, y_test = train_test_split(X, y, random_state=0)
+X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.35, random_state=0)
 
 model = HCRegressor(random_state=0, progress=True).fit(X_train, y_train)
-mean, std = model.predict(X_test, return_std=True)
-print(evaluate(y_test, mean, std)["verdict"])
+prediction = model.predict_dist(X_test)  # mean, std, intervals and quantiles, with the shape that was learned
+print(evaluate(y_test, prediction)["verdict"])
 
 figure = Figure(figsize=(11, 5), layout="constrained")
 left, right = figure.subplots(1, 2)
-plot_calibration(y_test, mean, std, ax=left)
-plot_intervals(y_test, mean, std, ax=right)
+plot_calibration(y_test, prediction, ax=left)
+plot_intervals(y_test, prediction, ax=right)
 figure.savefig("quickstart.png", dpi=150)
 print("quickstart.png written")

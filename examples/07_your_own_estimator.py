@@ -37,7 +37,7 @@ X = rng.uniform(-1, 1, (2000, 2))
 noise = np.where(X[:, 0] > 0, 0.8, 0.2)  # the rough instrument covers the right half
 y = np.sin(3 * X[:, 0]) + X[:, 1] + rng.normal(0, noise)
 
-model = HCRegressor(NoiseLevels, width=64, depth=2, dropout=0.0, max_epochs=100, random_state=0)
+model = HCRegressor(NoiseLevels, width=64, depth=2, dropout=0.0, random_state=0)
 prediction = model.fit(X[:1500], y[:1500]).predict_dist(X[1500:])
 print(evaluate(y[1500:], prediction)["verdict"])
 precise, rough = (prediction.std[noise[1500:] == level].mean() for level in (0.2, 0.8))

@@ -31,7 +31,7 @@ from hetcal.exceptions import DegenerateDataWarning, DropoutInsertedWarning
 from hetcal.families import FAMILIES, StudentT
 from hetcal.metrics import evaluate
 from hetcal.objectives import gaussian_nll
-from hetcal.regressor import fit_target_scaler, standardize_target
+from hetcal.tabular.targets import fit_target_scaler, standardize_target
 
 X, Y = load_diabetes(return_X_y=True)
 X, Y = X[:150], Y[:150]

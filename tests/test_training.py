@@ -195,7 +195,7 @@ def test_settings_are_immutable_and_have_the_defaults_of_the_models():
     parameters = inspect.signature(HCRegressor).parameters
     shared = [field for field in dataclasses.fields(TrainingSettings) if field.name in parameters]
     different = {field.name for field in shared if field.default != parameters[field.name].default}
-    assert len(shared) == 11
+    assert len(shared) == 12
     assert different == set()
 
 

@@ -19,7 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
 from hetcal._checks import check_choice, must
-from hetcal.estimators import ESTIMATORS
+from hetcal.estimators import ESTIMATORS, CrossEnsemble
 from hetcal.prediction import Prediction
 from hetcal.tabular.building import resolve_name
 from hetcal.tabular.columns import is_missing
@@ -221,7 +221,8 @@ class HCClassifier(ClassifierMixin, TabularModel):
 
 def check_class_estimator(estimator: Any) -> None:
     """Refuse the registered estimators whose own loss treats y as a number, whether given by name or as a class."""
-    if estimator in list(ESTIMATORS) or estimator in ESTIMATORS.values():
+    known = {"cross_ensemble": CrossEnsemble, **ESTIMATORS}
+    if estimator in list(known) or estimator in known.values():
         if estimator in CLASS_ESTIMATORS or estimator in [ESTIMATORS[name] for name in CLASS_ESTIMATORS]:
             return
         advice = "its own loss measures distances to a number, and a class is not a number"

@@ -1,7 +1,8 @@
 """METHODS: the paper's methods, and more, as rows of one table (estimator, objective).
 
 This is the paper's idea in one place: "MC Dropout" and "Dropout-HC" take sigma from the same estimator and differ in
-their objective. The same holds for all pairs below: HC puts the sigma of any estimator into the likelihood.
+their objective. The same holds for all pairs below: HC puts the sigma of any estimator into the likelihood. The
+default, "Cross-HC", does so in each of its members, with the CRPS in place of the likelihood (docs/default.md).
 """
 
 from dataclasses import dataclass, field

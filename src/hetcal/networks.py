@@ -166,7 +166,8 @@ class MemberMLPs(nn.Module):
         for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
             h = F.silu(torch.baddbmm(bias, weight, h))
             if masks is not None:
-                h = h * (masks[layer] >= self.dropped).mul(self.kept)
+                # Written into floats at once, which is several times as fast as a comparison and a conversion.
+                h = h * torch.ge(masks[layer], self.dropped, out=torch.empty_like(h)).mul_(self.kept)
         outputs = torch.baddbmm(self.output_bias, self.output, h)
         means = outputs[:, : self.n_means] + torch.bmm(self.linear, self.path(x))
         return torch.cat([means, outputs[:, self.n_means :]], dim=1).transpose(1, 2)
@@ -207,7 +208,8 @@ class LinearInputs(nn.Module):
         self.scale.copy_(torch.where(scale > 1e-6, scale, 1.0))
 
     def unsquash(self, x: Tensor) -> Tensor:
-        numbers = SQUASH_LIMIT * (x[..., : self.n_numbers, :] / SQUASH_LIMIT).sinh()
+        z = x[..., : self.n_numbers, :] / SQUASH_LIMIT
+        numbers = SQUASH_LIMIT * (z.exp() - (-z).exp()) / 2  # sinh, which ONNX runtimes do not have for float64
         return torch.cat([numbers, x[..., self.n_numbers :, :]], dim=-2)
 
     def forward(self, x: Tensor) -> Tensor:

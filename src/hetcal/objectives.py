@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from hetcal._checks import must
 from hetcal.prediction import Prediction
 
 Objective = Callable[[Prediction, Tensor], Tensor]
@@ -102,6 +103,17 @@ def crps_loss(prediction: Prediction, y: Tensor) -> Tensor:
     """
     score: Tensor = prediction.crps(y)
     return score  # (n,)
+
+
+def check_loss(objective_rows: Tensor, y: Tensor) -> None:
+    if objective_rows.shape not in (y.shape[:1], y.shape):
+        rule, advice = f"return one loss per row, shape {tuple(y.shape)}", "do not average over the rows"
+        raise must("objective", rule, f"shape {tuple(objective_rows.shape)}", advice)
+
+
+def mean_over_targets(values: Tensor) -> Tensor:
+    """(n,) from (n,) or (n, k); one number stays one number."""
+    return values.flatten(1).mean(1) if values.ndim > 1 else values
 
 
 # The criterion by which the best epoch is chosen, where it is not the objective itself. A single outlier among a few

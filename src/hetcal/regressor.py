@@ -36,9 +36,9 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
     or numeric arrays. The columns of a frame are matched by name. All predictions are in the units of y.
 
     Args:
-        estimator: Where the predictive standard deviation comes from: a name in `hetcal.estimators.ESTIMATORS`, such as
-            "cross_ensemble" (members that hold out rows, and are calibrated on them), "mc_dropout", "variance_head" or
-            "ensemble", or a class with the members of `hetcal.estimators.base`.
+        estimator: Where the predictive standard deviation comes from: "cross_ensemble" (members that hold out rows, and
+            are calibrated on them); a name in `hetcal.estimators.ESTIMATORS`, such as "mc_dropout", "variance_head" or
+            "ensemble"; or a class with the members of `hetcal.estimators.base`.
         objective: What is trained: "crps", the continuous ranked probability score, or "nll", the likelihood (both
             calibrate; the latter is eq. 1 of the paper for the Gaussian family), "squared_error" (it does not),
             "gaussian_nll", "beta_nll", "faithful_nll", or a function `(prediction, y) -> loss per row`. None is "crps"
@@ -97,7 +97,10 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
     """
 
     kind = "regressor"
-    registries: ClassVar[dict[str, dict[str, Any]]] = {"estimator": ESTIMATORS, "objective": OBJECTIVES}
+    registries: ClassVar[dict[str, dict[str, Any]]] = {
+        "estimator": {"cross_ensemble": CrossEnsemble, **ESTIMATORS},
+        "objective": OBJECTIVES,
+    }
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ from hetcal.estimators.base import BLOCK_ROWS, parameter_groups
 from hetcal.estimators.checkpoints import Checkpoints
 from hetcal.exceptions import TrainingDivergedError
 from hetcal.metrics.history import EpochRecord, History
-from hetcal.objectives import CRITERIA, Objective
+from hetcal.objectives import CRITERIA, Objective, check_loss, mean_over_targets
 from hetcal.prediction import Prediction
 from hetcal.splitting import check_two_groups, hold_out
 
@@ -311,17 +311,6 @@ def check_mean(prediction: Prediction, y: Tensor) -> None:
         rule, found = f"have the shape of y, {tuple(y.shape)}", f"shape {tuple(prediction.mean.shape)}"
         advice = "for k targets give y as (n, k) and the estimator n_targets=k"
         raise must("the estimator's mean", rule, found, advice)
-
-
-def check_loss(objective_rows: Tensor, y: Tensor) -> None:
-    if objective_rows.shape not in (y.shape[:1], y.shape):
-        rule, advice = f"return one loss per row, shape {tuple(y.shape)}", "do not average over the rows"
-        raise must("objective", rule, f"shape {tuple(objective_rows.shape)}", advice)
-
-
-def mean_over_targets(values: Tensor) -> Tensor:
-    """(n,) from (n,) or (n, k); one number stays one number."""
-    return values.flatten(1).mean(1) if values.ndim > 1 else values
 
 
 def split_tensors(

@@ -16,6 +16,7 @@ from hetcal.studies.protocol import read_protocol
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 # script: (constants that make it small, arguments)
 SCRIPTS = {
+    "ablation/run.py": ({}, ["--sets", "heteroscedastic", "--seeds", "1", "--max-steps", "2"]),
     "any-estimator/claims.py": ({}, []),
     "batched/run.py": ({"SPLITS": 2, "ROWS": 4, "SIZES": [13, 4, 1], "DEPTH": 1}, []),
     "ensemble/run.py": ({"CASES": [(40, 3, 2)], "MEMBERS": 2, "REPEATS": 1}, []),
@@ -26,6 +27,10 @@ SCRIPTS = {
     "paper/claims.py": ({}, []),
     "peers/claims.py": ({}, ["--rows"]),
     "recalibration/figure.py": ({}, ["--out", "figure.png"]),
+    "speed/default.py": (
+        {"CASES": [(60, 3)], "STEPS": (1, 2), "PREDICTED_ROWS": 10, "GEMM": 64},
+        ["--threads", "1"],
+    ),
     "speed/run.py": (
         {
             "ROWS": 256,

@@ -239,16 +239,19 @@ TENSORS: dict[str, Craft] = {
 CALIBRATION = [
     *(
         (name, value)
-        for name in ("group_weights", "widening", "factor", "fitted.0.std", "shape")
+        for name in ("group_weights", "widening", "factor", "linear_members.std", "shape")
         for value in NOT_FINITE
     ),
-    *((name, -1.0) for name in ("group_weights", "widening", "factor", "fitted.0.std", "fitted.1.variance")),
+    *(
+        (name, -1.0)
+        for name in ("group_weights", "widening", "factor", "linear_members.std", "forest_members.variance")
+    ),
     ("factor", 0.0),
-    ("fitted.0.std", 0.0),
+    ("linear_members.std", 0.0),
     ("shape", 0.0),  # it increases
-    *((f"fitted.1.{name}", value) for name in ("feature", "right", "roots") for value in (-1, 10**6, 2**31 - 1)),
-    ("fitted.1.right", 0),  # back to the first tree, without end
-    *((f"fitted.1.{name}", value) for name in ("threshold", "mean", "variance") for value in NOT_FINITE),
+    *((f"forest_members.{name}", value) for name in ("feature", "right", "roots") for value in (-1, 10**6, 2**31 - 1)),
+    ("forest_members.right", 0),  # back to the first tree, without end
+    *((f"forest_members.{name}", value) for name in ("threshold", "mean", "variance") for value in NOT_FINITE),
 ]
 
 

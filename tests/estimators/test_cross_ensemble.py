@@ -86,7 +86,9 @@ def test_pool_is_its_equations(n_targets):
             t_mean, t_std, _ = shape.standardized()
             assert_allclose(one.mean, location + rho * widened * t_mean, rtol=1e-4, atol=1e-4)
             assert_allclose(one.std, rho * widened * t_std, rtol=1e-4)
-            assert_allclose(one.aleatoric_std, one.std * scale / widened, rtol=1e-4)
+            means, _ = (values[..., j].double().numpy() for values in ensemble.group_predictions(x))
+            between = np.tensordot(ensemble.group_weights.numpy(), ((means - location) ** 2).mean(1), 1)
+            assert_allclose(one.aleatoric_std, one.std * scale / np.sqrt(scale**2 + between), rtol=1e-4)
             assert_allclose(one.epistemic_std**2 + one.aleatoric_std**2, one.std**2, rtol=1e-5)
 
 
@@ -120,12 +122,13 @@ def test_every_member_takes_part_equally_often():
             assert (counts == counts[0]).all()
 
 
-def test_without_widening_all_of_the_noise_is_aleatoric():
+def test_epistemic_part_does_not_need_a_widening():
+    """Members disagree whether or not that widens the prediction."""
     ensemble = ensemble_of()
     ensemble.widening.zero_()
     prediction = ensemble(rows()).numpy()
-    assert_allclose(prediction.epistemic_std, 0, atol=1e-6)
-    assert_allclose(prediction.aleatoric_std, prediction.std)
+    assert (prediction.epistemic_std > 0).all()
+    assert (prediction.epistemic_std < prediction.std).all()
 
 
 def test_prediction_writes_no_state():

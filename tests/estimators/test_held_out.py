@@ -366,8 +366,8 @@ def test_pool_factor_by_hand():
     weights = np.array([1.0, 2.0, 3.0])
     ones = 1 * (1 / 2 + 0 / 2) / 2 + 3 * (4 / 2 + 2 / 4) / 2  # |y - mean| / sigma of either member
     twos = 1 * (0.5 / 2) + 3 * (3 / 3)
-    expected = (twos / ones) ** (2 * (1 - 1 / 4))
-    assert_allclose(pool_factor(held, np.array([1.0]), location, scale, y, weights, 4), [max(expected, 0.5), 1.0])
+    expected = np.sqrt(max(1 - 2 * (1 - 1 / 4) * (1 - (twos / ones) ** 2), 0.25))
+    assert_allclose(pool_factor(held, np.array([1.0]), location, scale, y, weights, 4), [expected, 1.0])
 
 
 def test_normal_shape_is_nearly_that_of_the_gaussian():

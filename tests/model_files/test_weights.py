@@ -13,15 +13,15 @@ from tests.model_files.samples import fit_small
         ("widening", -1),
         ("factor", 0),
         ("shape", np.inf),
-        ("fitted.0.std", 0),
-        ("fitted.1.mean", np.inf),
-        ("fitted.1.roots", -1),
+        ("linear_members.std", 0),
+        ("forest_members.mean", np.inf),
+        ("forest_members.roots", -1),
     ],
 )
 def test_members_that_no_rows_lead_to(tmp_path, name, value):
     model = fit_small(estimator="cross_ensemble")
     model.estimator_.state_dict()[name].fill_(value)
     with pytest.raises(
-        ValueError, match="values of 'fitted.1.*' that" if "fitted.1" in name else f"values of '{name}'"
+        ValueError, match="values of 'forest_members.*' that" if "forest_members" in name else f"values of '{name}'"
     ):
         model.save(tmp_path / "model")

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
+from torch import nn
 
 from hetcal.estimators.cross_ensemble import CrossEnsemble
+from hetcal.estimators.stacked import MemberNetworks
 from hetcal.exceptions import TrainingDivergedError, TrainingWarning
 from hetcal.families import GAUSSIAN, Laplace, StudentT
 from hetcal.networks import MemberMLPs
@@ -205,10 +207,11 @@ def test_max_seconds_stops_and_says_so(monkeypatch, never_hopeless):
     monkeypatch.setattr(cross_fitting, "monotonic", lambda: float(next(ticks)))
     rows = table()
     ensemble = ensemble_for(rows)
-    with pytest.warns(TrainingWarning, match=r"^training reached max_seconds after 6 of 100 steps; "):
+    with pytest.warns(TrainingWarning, match=r"^training reached max_seconds after 6 of 100 steps; the best"):
         history, _ = cross_fit(ensemble, crps_loss, rows, CrossFitSettings(max_steps=100, max_seconds=5))
     assert history.stopped == "max_seconds"
     assert len(history) >= 1
+    assert next(ticks) == 7  # one at the start, then one for each of six steps
 
 
 @pytest.mark.parametrize("n_train", [1, 2, 31, 100, 5000, 10**6])
@@ -303,6 +306,34 @@ def test_each_group_keeps_the_weights_of_its_best_look(looks, never_hopeless, n_
     assert (best < len(looks) - 1).all()
     assert history.best_epoch == best.max()
     assert_allclose(history.criterion, [scores.mean() for scores, _ in looks], rtol=1e-4)
+
+
+def test_statistics_of_a_network_are_those_of_its_best_look(never_hopeless):
+    """The running means of batch norm belong to the weights that are kept, not to the last step."""
+    rows = table()
+    network = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    ensemble = CrossEnsemble(
+        MemberNetworks(network, MEMBERS, 1, seed=0), n_groups=GROUPS, n_parts=PARTS, n_inputs=2, n_numbers=2
+    )
+    wrong_later = Trouble(range(21, 41), lambda prediction, y: crps_loss(prediction, y + 5))
+    run = CrossFit(ensemble, wrong_later, rows, CrossFitSettings(max_steps=40, learning_rate=0.05))
+    states, original = [], run.look
+
+    def look(*arguments):
+        before = run.lowest.clone()
+        original(*arguments)
+        states.append((run.lowest < before, {name: value.clone() for name, value in ensemble.networks.named_buffers()}))
+
+    run.look = look
+    run.train()
+    run.finish()
+    for name, value in ensemble.networks.named_buffers():
+        for group in range(GROUPS):
+            at = slice(PARTS * group, PARTS * (group + 1))
+            best = [kept for is_better, kept in states if is_better[group]][-1]
+            assert torch.equal(value[at], best[name][at])
+    assert len(states[0][1]) == 3
+    assert not states[-1][0].any()
 
 
 def test_parts_of_different_size_are_padded_without_effect(looks, never_hopeless):

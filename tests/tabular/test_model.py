@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
+from torch import nn
 
 from hetcal import HCClassifier, HCRegressor
 from hetcal.exceptions import DegenerateDataWarning
@@ -107,3 +108,12 @@ def test_rows_that_are_unlike_those_of_fit(model):
     assert fitted.count_unseen(new) == {"t": 2}
     assert fitted.count_outside(new) == {"a": 1}
     assert fitted.count_unseen(FRAME) == fitted.count_outside(FRAME) == {}
+
+
+def test_network_of_a_wrong_width_is_reported_before_training():
+    """For the default as for other estimators."""
+    for estimator in ("cross_ensemble", "variance_head"):
+        with pytest.raises(
+            ValueError, match=r"^network must accept rows of \d+ numbers, the width of the encoded table"
+        ):
+            HCRegressor(estimator, network=nn.Linear(50, 2)).fit(FRAME, Y)

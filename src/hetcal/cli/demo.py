@@ -1,4 +1,4 @@
-"""`hetcal demo`: the paper's four methods on two data sets, a table of metrics and a folder of figures."""
+"""`hetcal demo`: the default and the paper's four methods on two data sets, a table of metrics, and figures."""
 
 from pathlib import Path
 from time import perf_counter

@@ -216,7 +216,7 @@ class MethodsOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class DemoOptions:
-    """Fit the paper's four methods on two data sets, print a table and draw figures."""
+    """Fit the default and the paper's four methods on two data sets, print a table and draw figures."""
 
     command: ClassVar[str] = "demo"
     out: Annotated[Path, typer.Option(help="Folder for the figures.")] = Path("demo-output")

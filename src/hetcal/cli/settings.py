@@ -52,9 +52,10 @@ def parse_value(text: str) -> Any:
 
 def check_estimator_settings(settings: dict[str, Any], methods: Sequence[str]) -> None:
     """Check that a setting of an estimator exists for every method that is trained with it."""
+    known = HCRegressor.registries["estimator"]
     for option in settings.get("estimator_options", {}):
         for method in methods:
             estimator = METHODS[method].estimator
-            if option not in inspect.signature(resolve_name("estimator", estimator, ESTIMATORS)).parameters:
+            if option not in inspect.signature(resolve_name("estimator", estimator, known)).parameters:
                 advice = f"{method} does not have it; name only methods that have it"
                 raise must("--set", "be a setting of every method that is trained", option, advice)

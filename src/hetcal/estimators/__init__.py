@@ -1,9 +1,9 @@
 """Estimators: where the predictive standard deviation comes from, one file for each answer.
 
-`ESTIMATORS` is the registry. One line there makes an estimator known to the regressor, the command line and the tests.
+`ESTIMATORS` is the registry of those that one training loop trains, around any network. One line there makes an
+estimator known to the regressor, the command line and the tests. The default of the regressor, `CrossEnsemble`, is made
+of many networks and has a loop of its own.
 """
-
-from torch import nn
 
 from hetcal.estimators.base import AbstractEstimator, parameter_groups, predict
 from hetcal.estimators.bayes_by_backprop import BayesByBackprop
@@ -16,8 +16,7 @@ from hetcal.estimators.simultaneous_quantiles import SimultaneousQuantiles
 from hetcal.estimators.variance_head import VarianceHead
 from hetcal.estimators.with_family import WithFamily
 
-ESTIMATORS: dict[str, type[nn.Module]] = {
-    "cross_ensemble": CrossEnsemble,
+ESTIMATORS: dict[str, type[AbstractEstimator]] = {
     "mc_dropout": MCDropout,
     "concrete_dropout": ConcreteDropout,
     "bayes_by_backprop": BayesByBackprop,

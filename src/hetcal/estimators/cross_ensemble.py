@@ -86,8 +86,8 @@ class CrossEnsemble(nn.Module):
     ) -> None:
         super().__init__()
         self.networks, self.n_groups, self.n_parts, self.n_targets = networks, n_groups, n_parts, n_targets
-        linear = LinearMembers(n_parts, n_inputs, n_numbers, n_targets)
-        self.fitted = nn.ModuleList([linear, ForestMembers(n_parts, n_targets, n_nodes)])
+        self.linear_members = LinearMembers(n_parts, n_inputs, n_numbers, n_targets)
+        self.forest_members = ForestMembers(n_parts, n_targets, n_nodes)
         total, double = n_groups + len(self.fitted), torch.float64
         self.register_buffer("group_weights", torch.full((total,), 1 / total, dtype=double))
         self.register_buffer("widening", torch.zeros((), dtype=double))
@@ -99,6 +99,11 @@ class CrossEnsemble(nn.Module):
         self.register_buffer("choices", torch.tensor(choices), persistent=False)
 
     choices: Tensor
+
+    @property
+    def fitted(self) -> tuple[LinearMembers, ForestMembers]:
+        """The members that are not networks; each is a group of its own."""
+        return self.linear_members, self.forest_members
 
     def member_predictions(self, x: Tensor) -> Prediction:
         """Mean and std of every member, (members, n, targets); x is (n, inputs), or (members, n, inputs)."""
@@ -116,19 +121,22 @@ class CrossEnsemble(nn.Module):
 
     def forward(self, x: Tensor) -> Prediction:
         """The calibrated prediction of the whole pool."""
-        location, scale, widened = self.pool(x, is_widened=bool(self.widening))
-        t_mean, t_std, family = Empirical(self.shape.cpu().numpy()).standardized()
+        mean, std = self.group_predictions(x)
+        location, scale, widened = self.pool(mean, std, is_widened=bool(self.widening))
+        *moments, family = Empirical(self.shape.cpu().numpy()).standardized()
+        t_mean, t_std = (torch.as_tensor(moment).to(location) for moment in moments)
         unit = self.factor * widened
-        center, total = location + unit * torch.as_tensor(t_mean), unit * torch.as_tensor(t_std)
-        share = scale / widened
-        columns = [center, total, total * (1 - share.square()).clamp_min(0).sqrt(), total * share]
+        center, total = location + unit * t_mean, unit * t_std
+        # Of the variance of a mixture, the part that members disagree about is epistemic.
+        between = torch.tensordot(self.group_weights, (mean - location).square().mean(1), 1)
+        share = scale.square() / (scale.square() + between)
+        columns = [center, total, total * (1 - share).sqrt(), total * share.sqrt()]
         if self.n_targets == 1:
             columns, family = [column[:, 0] for column in columns], family.target(0)
         return from_columns((column.float() for column in columns), family)
 
-    def pool(self, x: Tensor, is_widened: bool) -> tuple[Tensor, Tensor, Tensor]:
+    def pool(self, mean: Tensor, std: Tensor, is_widened: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Location, scale and widened scale of all members together, (n, targets): tensors only, for ONNX."""
-        mean, std = self.group_predictions(x)
         location = torch.tensordot(self.group_weights, mean.mean(1), 1)
         scale = torch.tensordot(self.group_weights, std.mean(1), 1)
         return location, scale, scale * self.disagreement(mean[: self.n_groups], scale) if is_widened else scale

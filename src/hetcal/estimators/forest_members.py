@@ -75,14 +75,12 @@ class ForestMembers(nn.Module):
 
     def fit(self, x: Tensor, y: Tensor, weight: Tensor, seen: Sequence[Tensor], seed: int) -> None:
         """Grow each forest from the rows that it may see; x (n, inputs), y (n, targets)."""
-        inputs, targets, weights = (values.cpu().numpy() for values in (x, y, weight))
+        inputs, targets, weights = x.cpu().numpy(), y.cpu().numpy(), weight.cpu().double().numpy()
         trees = [
             tree
             # As arrays, because a tensor of a single row number would index like a plain number.
             for part, rows in enumerate(index.cpu().numpy() for index in seen)
-            for tree in grow_forest(
-                inputs[rows], targets[rows], weights[rows].astype(np.float64), (seed + part) % 2**32
-            )
+            for tree in grow_forest(inputs[rows], targets[rows], weights[rows], (seed + part) % 2**32)
         ]
         sizes = [len(tree["right"]) for tree in trees]
         starts = np.cumsum([0, *sizes[:-1]])
@@ -95,7 +93,8 @@ class ForestMembers(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and std, (parts, n, targets) each."""
-        node = self.roots.long().view(1, -1).expand(x.shape[0], -1)  # (n, trees)
+        # (n, trees); len(x) would be a constant in an ONNX graph
+        node = self.roots.long().view(1, -1).expand(x.shape[0], -1)
         for _ in range(self.depth):
             right = self.right[node].long()
             goes_left = x.gather(1, self.feature[node].long()) <= self.threshold[node]

@@ -29,6 +29,8 @@ WIDENINGS = (0.0, 2.0, 6.0)
 NORMAL_ROWS = 20
 # Residuals beyond this many half widths of the central 95 % are moved there: a mistyped y must not shape all rows.
 MOST_HALF_WIDTHS = 10
+# The pool is not believed to be better than held-out predictions by more than this factor.
+LEAST_FACTOR = 0.5
 # Rounds of drawing the latent residuals of a target with atoms, and of fitting their shape.
 ATOM_ROUNDS = 4
 
@@ -180,29 +182,28 @@ def pool_factor(
     A held-out prediction has one member per group, the pool has k = `parts`. Where a second member of group g has not
     seen a row either, the two are averaged: with :math:`r_1, r_2` the standardized residuals with one and with two,
 
-    .. math:: \log \rho = 2 (1 - 1/k) \sum_g \log \frac{\overline{|r_2|}}{\overline{|r_1|}}
+    .. math:: \rho^2 = 1 - 2 (1 - 1/k) \sum_g \left(1 - \left(\overline{|r_2|} / \overline{|r_1|}\right)^2\right)
 
     because the variance that averaging removes is v / 2 for two members and (1 - 1/k) v for k of them.
     """
-    log_factor = np.zeros(y.shape[1])
+    removed = np.zeros(y.shape[1])
     for group in {opinion.group for opinion in held_out.seconds}:
-        ones, twos, shares = [], [], []
+        one, two = np.full(y.shape[1], 1e-300), np.full(y.shape[1], 1e-300)  # errors of exactly 0 have the ratio 1
         for opinion in held_out.seconds:
             if opinion.group != group:
                 continue
             rows, half = opinion.rows, group_weights[group] / 2
             mean_step = half * (opinion.mean - held_out.mean[group, rows])
             std_step = half * (opinion.std - held_out.std[group, rows])
-            # Each of the two members alone, and both.
-            for step, part in ((0.0, 0.5), (2.0, 0.5)):
-                ones.append(part * size_of_residuals(y, location, scale, rows, step * mean_step, step * std_step))
-            twos.append(size_of_residuals(y, location, scale, rows, mean_step, std_step))
-            shares.append(weights[rows])
-        total = np.concatenate(shares)
-        first = np.concatenate([a + b for a, b in zip(ones[::2], ones[1::2], strict=True)])
-        # Errors of exactly 0, of a constant target, have the ratio 1.
-        log_factor += np.log((total @ np.concatenate(twos) + 1e-300) / (total @ first + 1e-300))
-    return np.clip(np.exp(2 * (1 - 1 / parts) * log_factor), 0.5, 1.0)
+            # The first member alone, both, and the second one alone.
+            sizes = [
+                weights[rows] @ size_of_residuals(y, location, scale, rows, step * mean_step, step * std_step)
+                for step in (0.0, 1.0, 2.0)
+            ]
+            one += (sizes[0] + sizes[2]) / 2
+            two += sizes[1]
+        removed += 1 - (two / one) ** 2
+    return np.sqrt(np.clip(1 - 2 * (1 - 1 / parts) * removed, LEAST_FACTOR**2, 1.0))
 
 
 def size_of_residuals(

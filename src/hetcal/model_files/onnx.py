@@ -166,7 +166,7 @@ class Graph(nn.Module):
 
     def predict_pool(self, estimator: CrossEnsemble, x: Tensor) -> Prediction:
         """The same as `CrossEnsemble.forward`, with the moments of its shape as constants."""
-        location, _, widened = estimator.pool(x, self.is_widened)
+        location, _, widened = estimator.pool(*estimator.group_predictions(x), self.is_widened)
         unit = estimator.factor * widened
         mean, std = (location + unit * self.shape_mean).float(), (unit * self.shape_std).float()
         prediction = Prediction(mean, std, family=self.family)

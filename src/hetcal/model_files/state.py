@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from hetcal._checks import check_choice, must
 from hetcal.estimators.atoms import Atoms
 from hetcal.estimators.cross_ensemble import CrossEnsemble, MemberGroup
-from hetcal.estimators.forest_members import ForestMembers
 from hetcal.families import FAMILIES, Family, StudentT
 from hetcal.metrics.history import History
 from hetcal.model_files import learned, schema
@@ -213,9 +212,8 @@ def restore_atoms(document: learned.AtomsDocument | None) -> Atoms | None:
 def describe_members(estimator: nn.Module) -> dict[str, int] | None:
     if not isinstance(estimator, CrossEnsemble):
         return None
-    *_, forests = estimator.fitted
-    assert isinstance(forests, ForestMembers)
-    return {"groups": estimator.n_groups, "parts": estimator.n_parts, "nodes": forests.n_nodes}
+    nodes = estimator.forest_members.n_nodes
+    return {"groups": estimator.n_groups, "parts": estimator.n_parts, "nodes": nodes}
 
 
 def restore_layout(document: schema.ModelDocument) -> EnsembleLayout | None:

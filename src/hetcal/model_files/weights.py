@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from hetcal._checks import must
 from hetcal.estimators import predict
 from hetcal.estimators.cross_ensemble import CrossEnsemble
-from hetcal.estimators.forest_members import ForestMembers
-from hetcal.estimators.linear_members import LinearMembers
 from hetcal.exceptions import DropoutInsertedWarning
 from hetcal.model_files.archive import Contents, TensorInfo
 from hetcal.model_files.state import restore_layout
@@ -63,16 +61,14 @@ def restore_estimator(model: Any, contents: Contents) -> nn.Module:
 
 def check_calibration(estimator: CrossEnsemble) -> None:
     """Refuse numbers that no fit can learn from held-out rows."""
-    linear, forests = estimator.fitted
-    assert isinstance(linear, LinearMembers)
-    assert isinstance(forests, ForestMembers)
+    linear, forests = estimator.linear_members, estimator.forest_members
     is_right = {
         "group_weights": estimator.group_weights >= 0,
         "widening": estimator.widening >= 0,
         "factor": estimator.factor > 0,
         "shape": estimator.shape.diff() > 0,
-        "fitted.0.std": linear.std > 0,
-        "fitted.1": forests.are_tables_right(linear.inputs.low.shape[0]),
+        "linear_members.std": linear.std > 0,
+        "forest_members": forests.are_tables_right(linear.inputs.low.shape[0]),
     }
     for name, value in estimator.state_dict().items():
         if not name.startswith("networks."):  # where a user's network may have infinite buffers

@@ -36,7 +36,7 @@ def resolve_estimator(estimator: Any, options: Any, n_targets: int, seed: int) -
     if isinstance(estimator, nn.Module):
         advice = "give the class, because its network is built in each fit; options go into estimator_options"
         raise must("estimator", "be a name or a class, not an instance", type(estimator).__name__, advice)
-    factory = resolve_name("estimator", estimator, ESTIMATORS)
+    factory = resolve_name("estimator", estimator, {"cross_ensemble": CrossEnsemble, **ESTIMATORS})
     missing = [member for member in ("n_outputs", "forward", "own_loss") if not hasattr(factory, member)]
     if missing:
         rule = f"be a name or a class with the member(s) {missing}"

@@ -17,9 +17,7 @@ from tqdm.auto import tqdm
 
 from hetcal._checks import check_number, must
 from hetcal.estimators.cross_ensemble import CrossEnsemble
-from hetcal.estimators.forest_members import ForestMembers
 from hetcal.estimators.held_out import HeldOut, SecondOpinion
-from hetcal.estimators.linear_members import LinearMembers
 from hetcal.exceptions import TrainingDivergedError
 from hetcal.families import FAMILIES, GAUSSIAN, Family, StudentT, check_family
 from hetcal.metrics.history import EpochRecord, History
@@ -153,9 +151,10 @@ class CrossFit:
                 module.fit(rows.x, rows.weight)
         self.optimizer = self.build_optimizer()
         self.history, self.steps_done = History(), 0
-        self.best = {name: value.detach().clone() for name, value in ensemble.networks.named_parameters()}
-        self.lowest = torch.full((ensemble.n_groups,), math.inf)
-        self.found_at = torch.zeros(ensemble.n_groups, dtype=torch.int64)  # steps
+        self.best = {name: value.detach().clone() for name, value in self.states()}
+        device = rows.y.device
+        self.lowest = torch.full((ensemble.n_groups,), math.inf, device=device)
+        self.found_at = torch.zeros(ensemble.n_groups, dtype=torch.int64, device=device)  # steps
         self.usual_norm, self.bad_steps = math.inf, 0
 
     def divide(self, generator: np.random.Generator) -> None:
@@ -185,6 +184,12 @@ class CrossFit:
         known = list(dict.fromkeys(groups.tolist()))
         taken = [group for group, end in zip(known, sizes[known].cumsum(), strict=True) if end <= 2 * count]
         return rows[np.isin(groups, taken)]
+
+    def states(self) -> list[tuple[str, Tensor]]:
+        """What training changes, members first: weights, and the statistics of a user's layers such as batch norm."""
+        networks = self.ensemble.networks
+        statistics = [(name, value) for name, value in networks.named_buffers() if "stacked_buffers." in name]
+        return [*networks.named_parameters(), *statistics]
 
     def build_optimizer(self) -> torch.optim.AdamW:
         decaying = self.ensemble.decaying()
@@ -288,7 +293,7 @@ class CrossFit:
         padded = np.stack([np.resize(own, size) for own in self.own])
         is_real = np.stack([np.arange(size) < len(own) for own in self.own])
         index = torch.from_numpy(padded)[:, keep]
-        return index, self.rows.weight[index] * torch.from_numpy(is_real)[:, keep]
+        return index, self.rows.weight[index] * torch.from_numpy(is_real)[:, keep].to(self.rows.weight)
 
     @torch.no_grad()
     def look(self, step: int, index: Tensor, weight: Tensor) -> None:
@@ -307,7 +312,7 @@ class CrossFit:
         self.found_at = torch.where(is_better, step, self.found_at)
         chosen = is_better.repeat_interleave(ensemble.n_parts)
         if is_better.any():
-            for name, value in ensemble.networks.named_parameters():
+            for name, value in self.states():
                 self.best[name][chosen] = value.detach()[chosen]
             self.history.best_epoch = len(self.history)
         real = weight.flatten() > 0
@@ -333,12 +338,11 @@ class CrossFit:
     def finish(self) -> HeldOut:
         """Restore the best weights, fit the members that are not networks, and predict all held-out rows."""
         ensemble, x = self.ensemble, self.rows.x
-        for name, value in ensemble.networks.named_parameters():
+        for name, value in self.states():
             value.copy_(self.best[name])
         ensemble.eval()
         parts = ensemble.n_parts
         for module in ensemble.fitted:
-            assert isinstance(module, LinearMembers | ForestMembers)
             module.fit(x, self.rows.y, self.rows.weight, self.seen[:parts], self.settings.seed)
         blocks = [ensemble.group_predictions(block) for block in x.split(PREDICTION_ROWS)]
         means, stds = (torch.cat(block, dim=2).cpu().numpy() for block in zip(*blocks, strict=True))

@@ -313,7 +313,10 @@ class TabularModel(BaseEstimator):
         if self._is_cross:
             if layout is None:
                 raise ValueError("a layout of the members must be given for 'cross_ensemble'")
-            return build_cross_ensemble(layout, self.network, n_inputs, n_targets, seed, **sizes)
+            ensemble = build_cross_ensemble(layout, self.network, n_inputs, n_targets, seed, **sizes)
+            if self.network is not None:
+                check_inputs(ensemble, n_inputs)
+            return ensemble
         factory, arguments = resolve_estimator(self.estimator, self.estimator_options, n_targets, seed)
         network = build_network(
             self.network,

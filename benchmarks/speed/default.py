@@ -1,0 +1,95 @@
+"""What a fit of the default costs: seconds against rows and columns, and the share of the machine's peak that it uses.
+
+    python benchmarks/speed/default.py --threads 1 2
+
+A whole fit takes minutes for the largest tables. Therefore each table is fitted with a few steps and with a few more:
+the difference is the time of a step, the rest is what a fit costs beside its steps (reading, linear models, forests,
+calibration). "whole fit" is that rest plus the planned number of steps; early stopping often takes fewer.
+"""
+
+import argparse
+from time import perf_counter
+
+import numpy as np
+import torch
+
+from hetcal import HCRegressor
+from hetcal.tabular.cross_fitting import PARTS, SHARED_FRACTION, CrossFitSettings
+
+CASES = [(500, 10), (1_000, 10), (10_000, 10), (100_000, 10), (500_000, 10), (1_000, 100), (1_000, 1_000)]
+STEPS = (10, 40)
+PREDICTED_ROWS = 100_000
+GEMM = 1024
+
+
+def table(n: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of a smooth function of a few columns with noise."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, columns))
+    return X, np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=n)
+
+
+def seconds(X: np.ndarray, y: np.ndarray, steps: int) -> tuple[float, HCRegressor]:
+    start = perf_counter()
+    model = HCRegressor(max_steps=steps, random_state=0).fit(X, y)
+    return perf_counter() - start, model
+
+
+def peak(threads: int) -> float:
+    """Operations per second of a large matrix product, in units of 1e9."""
+    a = torch.randn(GEMM, GEMM)
+    times = []
+    for _ in range(5):
+        start = perf_counter()
+        a @ a
+        times.append(perf_counter() - start)
+    return 2 * GEMM**3 / min(times) / 1e9
+
+
+def operations(model: HCRegressor, batch: int) -> float:
+    """Of the matrix products of one training step: forward, and twice that backward."""
+    networks = model.estimator_.networks
+    weights = sum(weight[0].numel() for weight in [*networks.weights, networks.output, networks.embedding])
+    return 3 * 2 * weights * batch * networks.members / 1e9
+
+
+def measure(n: int, columns: int, threads: int, highest: float) -> tuple[str, float]:
+    X, y = table(n, columns)
+    few, _ = seconds(X, y, STEPS[0])
+    more, model = seconds(X, y, STEPS[1])
+    step = max((more - few) / (STEPS[1] - STEPS[0]), 1e-9)
+    n_train = int(n * (1 - (1 + SHARED_FRACTION) / PARTS))
+    settings = CrossFitSettings()
+    planned, batch = settings.steps_for(n_train), settings.batch_for(n_train)
+    rest = max(few - STEPS[0] * step, 0.0)
+    whole = rest + planned * step
+    share = operations(model, batch) / step / highest
+    start = perf_counter()
+    model.predict(table(PREDICTED_ROWS, columns)[0])
+    predicted = perf_counter() - start
+    cells = [f"{n:,}", f"{columns:,}", threads, f"{1e3 * step:.1f} ms", planned, f"{rest:.1f} s", f"{whole:.0f} s"]
+    return f"| {' | '.join(map(str, cells))} | {share:.0%} | {predicted:.1f} s |", whole
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, nargs="+", default=[1], help="numbers of torch threads")
+    for threads in parser.parse_args().threads:
+        torch.set_num_threads(threads)
+        highest = peak(threads)
+        print(f"{threads} thread(s): matrix products reach {highest:.0f} GF/s\n")
+        headings = ["rows", "columns", "threads", "a step", "steps", "rest", "whole fit", "share of peak"]
+        print(f"| {' | '.join([*headings, f'predict {PREDICTED_ROWS:,} rows'])} |")
+        print("|---|---|---|---|---|---|---|---|---|")
+        totals = {}
+        for n, columns in CASES:
+            line, totals[n, columns] = measure(n, columns, threads, highest)
+            print(line, flush=True)
+        by_rows = [(n, total) for (n, columns), total in totals.items() if columns == CASES[0][1]]
+        if len(by_rows) > 2:
+            slope = np.polyfit(*np.log(np.array(by_rows[2:])).T, 1)[0]
+            print(f"\nExponent of the seconds against the rows, from {by_rows[2][0]:,} rows on: {slope:.2f}\n")
+
+
+if __name__ == "__main__":
+    main()
