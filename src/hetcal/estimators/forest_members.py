@@ -93,8 +93,7 @@ class ForestMembers(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and std, (parts, n, targets) each."""
-        # (n, trees); len(x) would be a constant in an ONNX graph
-        node = self.roots.long().view(1, -1).expand(x.shape[0], -1)
+        node = self.roots.long().view(1, -1).expand(x.shape[0], -1)  # (n, trees)
         for _ in range(self.depth):
             right = self.right[node].long()
             goes_left = x.gather(1, self.feature[node].long()) <= self.threshold[node]

@@ -61,7 +61,7 @@ def restore_estimator(model: Any, contents: Contents) -> nn.Module:
 
 def check_calibration(estimator: CrossEnsemble) -> None:
     """Refuse numbers that no fit can learn from held-out rows."""
-    linear, forests = estimator.linear_members, estimator.forest_members
+    linear, forests = estimator.fitted
     is_right = {
         "group_weights": estimator.group_weights >= 0,
         "widening": estimator.widening >= 0,
