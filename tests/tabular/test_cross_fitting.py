@@ -207,7 +207,7 @@ def test_max_seconds_stops_and_says_so(monkeypatch, never_hopeless):
     monkeypatch.setattr(cross_fitting, "monotonic", lambda: float(next(ticks)))
     rows = table()
     ensemble = ensemble_for(rows)
-    with pytest.warns(TrainingWarning, match=r"^max_seconds=5 ended training; the best weights so far are kept"):
+    with pytest.warns(TrainingWarning, match=r"^training reached max_seconds after 6 of 100 steps; the best"):
         history, _ = cross_fit(ensemble, crps_loss, rows, CrossFitSettings(max_steps=100, max_seconds=5))
     assert history.stopped == "max_seconds"
     assert len(history) >= 1
