@@ -41,12 +41,18 @@ def run_demo(options: DemoOptions) -> None:
         print(table([(METHODS[method].title, results[name, method]) for method in FITTED]))
         for method in FITTED:
             print(f"  {METHODS[method].title:<12} {results[name, method]['verdict']}")
+        if "true_coverage" in arrays:
+            print(TRUTH.format(*arrays["true_coverage"]))
     print("\nCE: calibration error; compare it with its floor, the expected CE of a perfect model on as many rows.")
     print("sigma corr.: correlation of the predicted and the true standard deviation, where it is known.")
     draw(data, results, folder)
     print(f"\nFigures are in {folder}/: " + ", ".join(sorted(path.name for path in folder.glob("*.png"))))
 
 
+TRUTH = (
+    "  90 % intervals of the true law cover {:.1%} of these training rows and {:.1%} of these test rows;\n"
+    "  what is learned from the former is off by that much on the latter."
+)
 DATA_TITLES = {
     "diabetes": "Diabetes progression (scikit-learn)",
     "synthetic": "Synthetic, noise grows twentyfold with x",
@@ -61,7 +67,9 @@ def diabetes() -> Arrays:
 
 def synthetic() -> Arrays:
     train, test = heteroscedastic(800, seed=DEMO_SEED), heteroscedastic(1000, seed=DEMO_SEED + 1)
-    return {"X_train": train.X, "y_train": train.y, "X": test.X, "y": test.y, "true_std": test.std}
+    arrays = {"X_train": train.X, "y_train": train.y, "X": test.X, "y": test.y, "true_std": test.std}
+    inside = [np.abs(rows.y - rows.mean) < 1.645 * rows.std for rows in (train, test)]
+    return {**arrays, "true_coverage": np.array([rows.mean() for rows in inside])}
 
 
 def fit_and_evaluate(arrays: Arrays, method: str) -> dict[str, Any]:
