@@ -468,11 +468,13 @@ def test_a_step_that_is_not_finite_is_omitted(never_hopeless):
     assert np.isfinite(run.history.criterion).all()
 
 
-def test_loss_that_stays_not_finite_is_an_error(never_hopeless):
+@pytest.mark.parametrize(("first", "steps"), [(3, 100), (0, 5), (0, 1)])
+def test_loss_that_stays_not_finite_is_an_error(never_hopeless, first, steps):
+    """Also if there are so few steps that none is left: initial weights are not a fit."""
     rows = table()
-    objective = Trouble(set(range(3, 1000)), nan_loss)
+    objective = Trouble(set(range(first, 1000)), nan_loss)
     with pytest.raises(TrainingDivergedError, match=r"^the loss must be finite, got loss=nan in \d+ steps in a row"):
-        cross_fit(ensemble_for(rows), objective, rows, CrossFitSettings(max_steps=100))
+        cross_fit(ensemble_for(rows), objective, rows, CrossFitSettings(max_steps=steps))
 
 
 def test_gradients_are_clipped_to_their_usual_norm():

@@ -287,7 +287,7 @@ class CrossFit:
             self.bad_steps = 0
         else:
             self.bad_steps += 1
-            if self.bad_steps > 20:
+            if self.bad_steps > min(20, self.steps - 1):
                 raise TrainingDivergedError(
                     f"the loss must be finite, got loss={float(loss.detach())} in {self.bad_steps} steps in a row "
                     f"(step {step}); lower the learning_rate, or check the network and the scale of x and y"
