@@ -234,12 +234,13 @@ class PrivateDropout(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         return h * self.draw(h, len(h)) if self.training and self.rate else h
 
-    def draw(self, h: Tensor, count: int) -> Tensor:
-        """Draw new masks (count, features of h), scaled so that their mean is 1."""
+    def draw(self, h: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw new masks (count, features of h), scaled so that their mean is 1; by default from the own generator."""
+        generator = self.generator if generator is None else generator
         features = self.features(h)
         n = count * math.prod(features)
         # Sixteen random bits per element are enough and cost a third of a random float. Always drawn on the CPU.
-        words = torch.empty(-(-n // 4), dtype=torch.int64).random_(-(2**63), None, generator=self.generator)
+        words = torch.empty(-(-n // 4), dtype=torch.int64).random_(-(2**63), None, generator=generator)
         bits = words.view(torch.int16)[:n].view(count, *features)
         masks = torch.empty(bits.shape, dtype=h.dtype)
         torch.ge(bits, round(self.rate * 2**16) - 2**15, out=masks)

@@ -19,7 +19,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from hetcal._checks import check_choice, check_number, must
-from hetcal.estimators.base import BLOCK_ROWS, parameter_groups
+from hetcal.estimators.base import BLOCK_ROWS, freeze_, parameter_groups
 from hetcal.estimators.checkpoints import Checkpoints
 from hetcal.exceptions import TrainingDivergedError
 from hetcal.metrics.history import EpochRecord, History
@@ -306,7 +306,7 @@ class TrainingRun:
     def finish(self) -> None:
         """Keep the weights of the best epoch, or of the last epoch if there are no validation rows."""
         self.checkpoints.restore()
-        self.estimator.eval()
+        freeze_(self.estimator.eval())
         self.history.best_epoch = self.checkpoints.chosen_epoch if len(self.validation) else len(self.history) - 1
 
 

@@ -16,7 +16,7 @@ from scipy.special import ndtr, ndtri
 from torch import Tensor, nn
 
 from hetcal._checks import check_levels, check_number
-from hetcal.estimators.base import AbstractEstimator
+from hetcal.estimators.base import AbstractEstimator, in_evaluation_mode
 from hetcal.estimators.quantile_range import check_quantile_pair
 from hetcal.prediction import Prediction
 
@@ -103,11 +103,8 @@ class SimultaneousQuantiles(AbstractEstimator):
         (n, L) for L levels; (n, n_targets, L) for several targets.
         """
         levels = torch.as_tensor(check_levels("q", q).reshape(-1), dtype=torch.get_default_dtype(), device=x.device)
-        was_training = self.training
-        try:
-            return self.eval()(x).at(levels)
-        finally:
-            self.train(was_training)
+        prediction: QuantileFunctionPrediction = in_evaluation_mode(self)(x)
+        return prediction.at(levels)
 
 
 def wings(levels: Tensor) -> Any:

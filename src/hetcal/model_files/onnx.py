@@ -32,7 +32,6 @@ from hetcal.estimators.cross_ensemble import CrossEnsemble
 from hetcal.estimators.forest_members import ForestMembers
 from hetcal.estimators.mc_dropout import SampledDropout
 from hetcal.estimators.passes import RandomLayer, SampledPasses, moments, split_at_first_random_layer
-from hetcal.estimators.stacked import StackedNetworks
 from hetcal.families import GAUSSIAN, Empirical
 from hetcal.networks import SQUASH_LIMIT
 from hetcal.prediction import Prediction
@@ -121,8 +120,6 @@ class Graph(nn.Module):
         self.estimator = without_family(estimator)
         fix_draws_(self.estimator)
         for module in self.estimator.modules():
-            if isinstance(module, StackedNetworks):
-                module.one_by_one = True  # under vmap some layers, such as batch norm, fix the number of rows
             if isinstance(module, ForestMembers):
                 module.depth = module.deepest()  # each lookup is in the graph
         if isinstance(self.estimator, CrossEnsemble):
@@ -161,7 +158,7 @@ class Graph(nn.Module):
         if not isinstance(estimator, SampledPasses):
             return estimator(x)
         before, after = split_at_first_random_layer(estimator.network)
-        passes = estimator._passes(after, estimator.run(before, x), slice(0, estimator.prediction_samples))
+        passes = estimator.all_passes(after, estimator.run(before, x))
         return moments(passes, estimator.std_floor)
 
     def predict_pool(self, estimator: CrossEnsemble, x: Tensor) -> Prediction:
@@ -204,7 +201,7 @@ def fix_draws_(estimator: nn.Module) -> None:
 
     for layer in estimator.modules():
         if isinstance(layer, RandomLayer):
-            name = "pass_masks" if isinstance(layer, SampledDropout) else "frozen"
+            name = "pass_masks" if isinstance(layer, SampledDropout) else "fixed_draws"
             setattr(layer, name, remembered(getattr(layer, name)))
 
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from hetcal._checks import must
 from hetcal.estimators import predict
+from hetcal.estimators.base import freeze_
 from hetcal.estimators.cross_ensemble import CrossEnsemble
 from hetcal.exceptions import DropoutInsertedWarning
 from hetcal.model_files.archive import Contents, TensorInfo
@@ -56,7 +57,9 @@ def restore_estimator(model: Any, contents: Contents) -> nn.Module:
     put_weights(estimator, contents.tensors, contents.weights)
     if isinstance(estimator, CrossEnsemble):
         check_calibration(estimator)
-    return estimator.eval()
+    estimator.eval()
+    freeze_(estimator)
+    return estimator
 
 
 def check_calibration(estimator: CrossEnsemble) -> None:
