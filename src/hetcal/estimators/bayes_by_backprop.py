@@ -90,7 +90,7 @@ class GaussianWeights(RandomLayer):
         self.generator = generator
         self.prior_std = prior_std * (2 / layer.weight[0].numel()) ** 0.5
         # softplus(raw) * prior_std is the standard deviation. Named raw_*, so that it does not decay.
-        raw = float(torch.tensor(initial_std).expm1().log())
+        raw = float(torch.tensor(initial_std, dtype=torch.float32).expm1().log())
         self.raw_std = nn.ParameterDict(
             {name: torch.full_like(mean, raw) for name, mean in layer.named_parameters(recurse=False)}
         )

@@ -105,7 +105,7 @@ class ConcreteMasks(SampledDropout):
         super().__init__(rate, channels=channels, generator=generator)
         self.temperature = temperature
         # Named raw_*, because a rate is not a weight and must not decay (estimators.base.parameter_groups).
-        self.raw_rate = nn.Parameter(torch.tensor(rate).logit())
+        self.raw_rate = nn.Parameter(torch.tensor(rate, dtype=torch.float32).logit())
         self.units = 0  # known after the first training batch
 
     @property

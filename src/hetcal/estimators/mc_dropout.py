@@ -5,6 +5,7 @@ One dropout mask per pass is shared by all rows, so a pass is one sampled networ
 
 import warnings
 from collections.abc import Callable
+from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +21,8 @@ from hetcal.networks import DROPOUT_LAYERS, WEIGHT_LAYERS, PrivateDropout, repla
 from hetcal.prediction import Prediction
 
 MASKS = ("shared", "per_row")
+# Not when a model is loaded. `warnings.catch_warnings` would do that to all threads.
+WARNS_OF_INSERTION = ContextVar("WARNS_OF_INSERTION", default=True)
 
 
 class MCDropout(SampledPasses, FrozenForPrediction):
@@ -154,12 +157,13 @@ def with_dropout(network: nn.Module, rate: float) -> nn.Module:
         raise must(
             "network", "have nn.Dropout or at least two weight layers", network, "add nn.Dropout before its last layer"
         )
-    warnings.warn(
-        f"the network has no dropout layer; dropout of rate {rate} was inserted before {len(weight_layers) - 1} "
-        "weight layer(s). Add nn.Dropout to the network to choose its positions yourself",
-        DropoutInsertedWarning,
-        stacklevel=3,
-    )
+    if WARNS_OF_INSERTION.get():
+        warnings.warn(
+            f"the network has no dropout layer; dropout of rate {rate} was inserted before {len(weight_layers) - 1} "
+            "weight layer(s). Add nn.Dropout to the network to choose its positions yourself",
+            DropoutInsertedWarning,
+            stacklevel=3,
+        )
 
     def behind_dropout(layer: nn.Module) -> nn.Module:
         return layer if layer is weight_layers[0] else nn.Sequential(nn.Dropout(rate), layer)
