@@ -32,7 +32,7 @@ SCRIPTS = {
         ["--threads", "1"],
     ),
     "speed/threads.py": (
-        {"METHODS": ("hnn",), "SIZES": (1,), "TRAINING_ROWS": 60, "STEPS": 1, "ROUNDS": 1, "SECONDS": 0.01},
+        {"METHODS": ("hnn",), "SIZES": (1,), "TRAINING_ROWS": 60, "STEPS": 1, "ROUNDS": 1, "SECONDS": 0.01, "GEMM": 8},
         ["--threads", "2"],
     ),
     "speed/run.py": (
