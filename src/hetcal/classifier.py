@@ -181,12 +181,13 @@ class HCClassifier(ClassifierMixin, TabularModel):
         classes, codes = np.unique(rows.target, return_inverse=True)
         if len(classes) < 2:
             raise must("y", "hold more than one class", classes.tolist(), "give rows of at least two classes")
-        estimator, history = self._train(
-            objective,
-            rows,
-            torch.from_numpy(codes.astype(np.int64)),
-            n_targets=len(classes),
-        )
+        with torch.inference_mode(False), torch.enable_grad():
+            estimator, history = self._train(
+                objective,
+                rows,
+                torch.from_numpy(codes.astype(np.int64)),
+                n_targets=len(classes),
+            )
         # All at once, so that a fit that fails leaves an earlier one intact.
         self.classes_, self.encoder_, self.seed_ = classes, rows.encoder, rows.seed
         self.estimator_, self.history_ = estimator, history

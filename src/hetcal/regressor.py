@@ -209,6 +209,8 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         prediction = scale.in_units_of_y(standardized)
         return prediction if self.atoms_ is None else self.atoms_.apply(prediction)
 
+    @torch.inference_mode(False)
+    @torch.enable_grad()
     def _fit_candidate(
         self, name: str | None, objective: Objective, rows: TrainingRows, held_out: Sequence[int] = ()
     ) -> "Candidate":

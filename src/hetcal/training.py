@@ -19,7 +19,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from hetcal._checks import check_choice, check_number, must
-from hetcal.estimators.base import BLOCK_ROWS, parameter_groups
+from hetcal.estimators.base import BLOCK_ROWS, freeze_, parameter_groups
 from hetcal.estimators.checkpoints import BestEpoch
 from hetcal.exceptions import TrainingDivergedError
 from hetcal.metrics.history import EpochRecord, History
@@ -154,13 +154,14 @@ def train(
         advice = "give one of hetcal.objectives, such as nll_loss"
         raise must("objective", "be a function (prediction, y) -> loss per row", objective, advice, TypeError)
     rows = check_rows(x, y, sample_weight, chosen)
-    run = TrainingRun(estimator, objective, rows, check_group_numbers(groups, len(rows)), chosen, copies)
-    try:
-        run.train_epochs()
-    except KeyboardInterrupt:
-        run.history.stopped = "interrupted"
-    finally:
-        run.finish()
+    with torch.inference_mode(False), torch.enable_grad():
+        run = TrainingRun(estimator, objective, rows, check_group_numbers(groups, len(rows)), chosen, copies)
+        try:
+            run.train_epochs()
+        except KeyboardInterrupt:
+            run.history.stopped = "interrupted"
+        finally:
+            run.finish()
     run.history.warn_of_early_end(f"{len(run.history)} epoch(s)")
     return run.history
 
@@ -194,7 +195,7 @@ def check_rows(x: Tensor, y: Tensor, sample_weight: Tensor | None, settings: Tra
         raise must("x and y", "be finite", "NaN or infinity", "remove or impute these values first")
     if settings.input_noise and not x.is_floating_point():
         raise must("input_noise", f"be 0 for x of type {x.dtype}", settings.input_noise, "token ids cannot have noise")
-    weight = torch.ones(len(y)) if sample_weight is None else sample_weight.to(torch.float32)
+    weight = torch.ones(len(y), dtype=torch.float32) if sample_weight is None else sample_weight.to(torch.float32)
     if weight.shape != (len(y),) or not torch.isfinite(weight).all() or weight.min() < 0 or weight.sum() <= 0:
         raise must("sample_weight", "be at least 0, not all 0, one per row", sample_weight, "give one weight per row")
     device = settings.device
@@ -224,6 +225,9 @@ class TrainingRun:
         settings: TrainingSettings,
         copies: Tensor | None = None,
     ) -> None:
+        if any(parameter.is_inference() for parameter in estimator.parameters()):
+            advice = "build it outside of torch.inference_mode"
+            raise must("estimator", "have parameters that can be trained", "inference tensors", advice)
         estimator.to(settings.device).train()
         self.estimator, self.objective, self.settings = estimator, objective, settings
         self.criterion = CRITERIA.get(objective, objective)
@@ -308,9 +312,9 @@ class TrainingRun:
     def finish(self) -> None:
         """Keep the weights of the best epoch, or of the last epoch if there are no validation rows."""
         self.best.restore()
-        self.estimator.eval()
         for layer in self.dropout:
             layer.share = 1.0
+        freeze_(self.estimator.eval())
         self.history.best_epoch = self.best.epoch if len(self.validation) else len(self.history) - 1
 
 
@@ -340,7 +344,7 @@ def batches(
     for index in order.tensor_split(math.ceil(len(rows) / batch_size)):
         batch = rows.take(index)
         if noise_std:
-            noise = torch.randn(batch.x.shape, generator=generator).to(batch.x)
+            noise = torch.randn(batch.x.shape, generator=generator, dtype=torch.float32).to(batch.x)
             batch.x.add_(noise, alpha=noise_std)  # x is a copy, because rows are selected by index
         yield batch
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from hetcal._checks import Floats, check_choice, must
 from hetcal.estimators import WithFamily, predict
+from hetcal.estimators.base import freeze_
 from hetcal.estimators.cross_ensemble import CrossEnsemble, MemberGroup, plan_groups
 from hetcal.estimators.held_out import HeldOut
 from hetcal.exceptions import DegenerateDataWarning
@@ -282,6 +283,7 @@ class TabularModel(BaseEstimator):
         )
         settings = CrossFitSettings(seed=rows.seed, progress=self.progress, **self._given(CROSS_FIT_SETTINGS))
         history, held_out = cross_fit(ensemble, objective, fit_rows, settings)
+        freeze_(ensemble)
         return ensemble, history, held_out
 
     def _given(self, names: Iterable[str]) -> dict[str, Any]:
