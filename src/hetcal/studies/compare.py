@@ -148,9 +148,8 @@ def compare(
     Returns:
         JSON values: `target`, `rows`, `folds`, `seed`, `groups`, `recalibration` (None, or its `method` and the number
         of `rows` in the first fold), `ce_noise_floor` (of a perfect model on the rows of one fold), `methods` (see
-        `describe_method`) and `recommendation` (see `recommend`). The training rows of two folds overlap, so their
-        results are not independent, and standard errors are somewhat too small (Bengio and Grandvalet, 2004, No
-        unbiased estimator of the variance of K-fold cross-validation).
+        `describe_method`) and `recommendation` (see `recommend`). The training rows of two folds overlap, so standard
+        errors are somewhat too small (Bengio and Grandvalet, 2004, No unbiased estimator of the variance of K-fold CV).
 
     Raises:
         ValueError: An argument is invalid (then nothing is trained), or every method failed.
