@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import optimize, stats
 from sklearn.base import clone
 from sklearn.dummy import DummyRegressor
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -25,7 +26,7 @@ from uncertainty_toolbox.recalibration import get_quantile_recalibrator
 
 from hetcal import HCRegressor
 from hetcal.datasets import heteroscedastic, skewed
-from hetcal.distributions import TransformedPrediction
+from hetcal.distributions import TabulatedPrediction, TransformedPrediction
 from hetcal.exceptions import HetcalWarning
 from hetcal.families import GAUSSIAN, StudentT
 from hetcal.metrics import ce, ce_quantile, crps, evaluate
@@ -35,6 +36,7 @@ from hetcal.recalibration import (
     CalibrationRowsWarning,
     ConformalRecalibrator,
     IsotonicRecalibrator,
+    QuantileModels,
     StdRecalibrator,
 )
 
@@ -569,3 +571,82 @@ def test_a_pipeline_is_asked_for_its_distribution():
     pipeline = make_pipeline(StandardScaler(), regressor).fit(X[:100], y[:100])
     intervals = ConformalRecalibrator(pipeline).fit(X[100:], y[100:]).predict_interval(X, level=0.9)
     assert (intervals > 0).all()
+
+
+# Conformal quantile regression.
+
+
+@pytest.mark.parametrize(("lower", "upper"), [(0.05, 0.95), (0.01, 0.61), (0.3, 0.9)])
+def test_any_two_quantiles_of_two_models(lower, upper):
+    """Two quantile regressions of skewed noise, fitted to few rows: coverage within noise of 2,000 and 4,000 rows."""
+    data, calibration, test = skewed(200, seed=1), skewed(2000, seed=2), skewed(4000, seed=3)
+    models = {
+        q: HistGradientBoostingRegressor(loss="quantile", quantile=q, max_iter=20, random_state=0).fit(data.X, data.y)
+        for q in (lower, upper)
+    }
+    model = ConformalRecalibrator(QuantileModels(models)).fit(calibration.X, calibration.y)
+    ends = model.predict_between(test.X, lower, upper)
+    covered = np.mean((ends[:, 0] <= test.y) & (test.y <= ends[:, 1]))
+    level = upper - lower
+    error = np.sqrt(level * (1 - level) * (1 / 2000 + 1 / 4000))
+    assert abs(covered - level) < stats.norm.isf(FALSE_ALARM / 2) * error + 1 / 2000
+
+
+def test_central_quantiles_are_the_interval():
+    """`predict_between` moves both quantiles by the same normal score, so the central ones give `predict_interval`."""
+    X, y = stated(TEST, 0.5, bias=0.3), TEST.y
+    model = ConformalRecalibrator(Stated()).fit(X[:300], y[:300])
+    assert_allclose(model.predict_between(X, 0.05, 0.95), model.predict_interval(X, 0.9), rtol=1e-9)
+    with pytest.raises(ValueError, match=r"lower must be less than upper \(0.2\), got lower=0.8; give the smaller one"):
+        model.predict_between(X, 0.8, 0.2)
+    few = ConformalRecalibrator(Stated()).fit(X[:5], y[:5])
+    with pytest.warns(CalibrationRowsWarning, match=r"level=0.98 needs at least 49 calibration rows, got 5"):
+        assert not np.isfinite(few.predict_between(X[:2], 0.01, 0.99)).any()
+
+
+def test_skewed_intervals_stay_skewed():
+    """The ends of a non-Gaussian distribution are its own quantiles, not mean ± a multiple of std."""
+    random = np.random.default_rng(0)
+    table = TabulatedPrediction([0.05, 0.5, 0.95], np.tile([-1.0, 0.0, 5.0], (400, 1)))
+
+    class Table:
+        def predict_dist(self, X):
+            return table.take(slice(len(X)))
+
+    y = table.quantile(random.uniform(size=400))[np.arange(400), np.arange(400)]
+    lower, upper = ConformalRecalibrator(Table()).fit(np.zeros((400, 1)), y).predict_interval(np.zeros((1, 1)))[0]
+    assert 3 < upper / -lower < 8
+
+
+def test_conformal_distribution_and_interval_agree():
+    """`predict_dist` is at most one rank wider, at every level."""
+    X, y = stated(TEST, 0.5), TEST.y
+    model = ConformalRecalibrator(Stated()).fit(X[:500], y[:500])
+    exact, wide = model.predict_interval(X[:3], [0.5, 0.9]), model.predict_dist(X[:3]).interval([0.5, 0.9])
+    next_rank = model.predict_interval(X[:3], [0.5 + 1 / 501, 0.9 + 1 / 501])
+    assert (wide[:, 1] >= exact[:, 1] - 1e-9).all()
+    assert (wide[:, 1] <= next_rank[:, 1] + 1e-9).all()
+
+
+# A recalibrated model of our own.
+
+
+def test_regressor_keeps_its_recalibration():
+    """`recalibrate` is what the wrapper gives; a second one replaces the first, and a new fit forgets it."""
+    data = heteroscedastic(300)
+    model = HCRegressor("variance_head", width=8, depth=1, max_epochs=3, random_state=0).fit(data.X[:100], data.y[:100])
+    plain = model.predict_interval(data.X[200:])
+    X, y = data.X[100:200], data.y[100:200]
+    for name in RECALIBRATORS:
+        expected = RECALIBRATORS[name](clone(model).fit(data.X[:100], data.y[:100])).fit(X, y)
+        assert model.recalibrate(X, y, name) is model
+        quantiles = expected.predict_dist(data.X[200:]).quantile([0.05, 0.5, 0.95])
+        assert_array_equal(model.predict_quantiles(data.X[200:]), quantiles)
+        assert model.recalibration_.rows == 100
+    with pytest.raises(ValueError, match=r"method must be one of .*, got method='isotonik'; did you mean 'isotonic'"):
+        model.recalibrate(X, y, "isotonik")
+    with pytest.warns(CalibrationRowsWarning, match="level 0.9 need at least 9 calibration rows, got 8; give more"):
+        model.recalibrate(X[:8], y[:8])
+    model.fit(data.X[:100], data.y[:100])
+    assert model.recalibration_ is None
+    assert_array_equal(model.predict_interval(data.X[200:]), plain)

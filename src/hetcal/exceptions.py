@@ -29,6 +29,10 @@ class SharedGroupsWarning(HetcalWarning):
     """Test rows belong to groups that were in the training rows; the model may do worse on new groups."""
 
 
+class TrainingRowsWarning(HetcalWarning):
+    """A model is evaluated on the rows that it was trained on, which look better than new rows."""
+
+
 class TrainingWarning(HetcalWarning):
     """Training ended early because it was interrupted, or because its time was over."""
 

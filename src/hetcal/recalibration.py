@@ -2,34 +2,33 @@
 
 Three ways to correct the intervals of a trained model: map the probabilities (isotonic), scale the standard deviation
 (std), or measure how wide intervals must be (conformal). They wrap any regressor with `predict(X, return_std=True)`
-(`HCRegressor`, `GaussianProcessRegressor`, `BayesianRidge`, or a pipeline that ends in one) and need rows that it has
-not seen. None of them learns where the noise is: a random std becomes calibrated too (Levi et al., 2019), and stays as
-uninformative as before. Two decisions are made in this file alone: the scale in which residuals are standardized (that
-of the transformed target, if any), and how the recalibrated distribution stays finite and invertible.
+(`HCRegressor`, `GaussianProcessRegressor`, `BayesianRidge`, or a pipeline that ends in one) or one model per quantile
+(`QuantileModels`), and need rows that it has not seen. None of them learns where the noise is: a random std becomes
+calibrated too (Levi et al., 2019), and stays as uninformative as before. What they learn is a `Recalibration`, a few
+numbers (`hetcal.metrics.calibration_map`); `HCRegressor.recalibrate` keeps it with the model.
 """
 
 import warnings
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import norm
+from scipy.special import ndtri
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.isotonic import IsotonicRegression
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing, column_or_1d, indexable
 from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from hetcal._checks import Floats, check_choice, check_levels, check_vector, must
-from hetcal.distributions import EDGE, RecalibratedPrediction, TransformedPrediction
+from hetcal.distributions import ByQuantiles, TabulatedPrediction, innermost
 from hetcal.exceptions import CalibrationRowsWarning
+from hetcal.families import GAUSSIAN
+from hetcal.metrics.calibration_map import LEARN, Distribution, at_scores, learn_conformal, scale_std, sorted_scores
 from hetcal.metrics.inputs import predict_distribution
 from hetcal.prediction import DistributionMixin, Prediction
-
-Distribution = Prediction | TransformedPrediction
 
 CONFORMAL_METHODS = ("split", "cross")
 # Relative rounding error that is ignored in a rank: 100 * 0.07 is slightly more than 7 in floating point.
@@ -58,7 +57,12 @@ class Recalibrator(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
 
 class DistributionRecalibrator(DistributionMixin, Recalibrator):
-    """A recalibrator that corrects the whole distribution, so that it has `predict_dist`."""
+    """A recalibrator that is fitted to rows that the regressor has not seen, and corrects the whole distribution."""
+
+    method: str
+
+    def __init__(self, regressor: Any) -> None:
+        self.regressor = regressor
 
     def fit(self, X: Any, y: ArrayLike) -> Self:
         """Learn the correction from calibration rows.
@@ -69,15 +73,14 @@ class DistributionRecalibrator(DistributionMixin, Recalibrator):
         """
         target = check_calibration_target(X, y)
         self._adopt(check_fitted(self.regressor))
-        self._learn(predict_calibration(self.regressor_, X), target)
+        self.recalibration_ = LEARN[self.method]([(predict_calibration(self.regressor_, X), target)])
+        self.factor_ = self.recalibration_.factor
         return self
-
-    def _learn(self, prediction: Distribution, y: Floats) -> None:
-        raise NotImplementedError
 
     def predict_dist(self, X: Any) -> Any:
         """The recalibrated predictive distribution on NumPy arrays, in the units of y."""
-        raise NotImplementedError
+        check_is_fitted(self)
+        return self.recalibration_.apply(predict_one_target(self.regressor_, X))
 
 
 class StdRecalibrator(DistributionRecalibrator):
@@ -95,6 +98,7 @@ class StdRecalibrator(DistributionRecalibrator):
 
     Attributes:
         factor_: The factor; if it is above 1, the regressor was overconfident.
+        recalibration_: The same as a `Recalibration`.
         regressor_: The regressor.
 
     >>> from sklearn.linear_model import BayesianRidge
@@ -104,16 +108,7 @@ class StdRecalibrator(DistributionRecalibrator):
     2.0
     """
 
-    def __init__(self, regressor: Any) -> None:
-        self.regressor = regressor
-
-    def _learn(self, prediction: Distribution, y: Floats) -> None:
-        self.factor_ = std_factor(prediction, y)
-
-    def predict_dist(self, X: Any) -> Distribution:
-        """The regressor's distribution with the standard deviation times `factor_`."""
-        check_is_fitted(self)
-        return scale_std(predict_one_target(self.regressor_, X), self.factor_)
+    method = "std"
 
 
 class IsotonicRecalibrator(DistributionRecalibrator):
@@ -138,7 +133,7 @@ class IsotonicRecalibrator(DistributionRecalibrator):
 
     Attributes:
         factor_: The factor by which the standard deviation is multiplied first.
-        isotonic_: scikit-learn's `IsotonicRegression` of the frequencies on F(y).
+        recalibration_: The `Recalibration`: the factor, and R at up to 1,000 of the calibration rows.
         regressor_: The regressor.
 
     >>> from sklearn.linear_model import BayesianRidge
@@ -148,34 +143,26 @@ class IsotonicRecalibrator(DistributionRecalibrator):
     array([[-0.,  1.]])
     """
 
-    def __init__(self, regressor: Any) -> None:
-        self.regressor = regressor
-
-    def _learn(self, prediction: Distribution, y: Floats) -> None:
-        self.factor_ = std_factor(prediction, y)
-        pit = np.sort(np.clip(scale_std(prediction, self.factor_).cdf(y), EDGE, 1 - EDGE))
-        frequency = np.searchsorted(pit, pit, side="right") / (len(pit) + 1)
-        self.isotonic_ = IsotonicRegression().fit(pit, frequency)
-
-    def predict_dist(self, X: Any) -> "RecalibratedPrediction":
-        """The regressor's distribution with its probabilities mapped by R."""
-        check_is_fitted(self)
-        base = scale_std(predict_one_target(self.regressor_, X), self.factor_)
-        pit = np.concatenate([[0.0], self.isotonic_.X_thresholds_, [1.0]])
-        return RecalibratedPrediction(base, pit, np.concatenate([[0.0], self.isotonic_.y_thresholds_, [1.0]]))
+    method = "isotonic"
 
 
-class ConformalRecalibrator(Recalibrator):
-    r"""Conformal prediction intervals: as wide as the calibration rows require, in multiples of the standard deviation.
+class ConformalRecalibrator(DistributionMixin, Recalibrator):
+    r"""Conformal prediction intervals: as wide as the calibration rows require.
 
-    .. math:: \mu \pm s_{(k)} \sigma, \qquad s_i = \frac{|y_i - \mu_i|}{\sigma_i},
+    .. math:: [F^{-1}(\Phi(-s_{(k)})), \; F^{-1}(\Phi(s_{(k)}))], \qquad s_i = |\Phi^{-1}(F_i(y_i))|,
         \qquad k = \lceil (n + 1) \, level \rceil
 
-    with :math:`s_{(k)}` the k-th smallest of `scores_`. New rows that are exchangeable with the calibration rows are
-    covered with probability `level` or more, on average over all rows, for any regressor. If k > n, no finite
-    interval has that guarantee: the interval is infinite, with a `CalibrationRowsWarning`. For a regressor that
-    predicts a transformed target t, residuals are those of t, so that the range of y is kept. Lei et al. (2018),
-    Distribution-free predictive inference for regression, section 5.2.
+    with F the distribution function that the regressor predicts for the row, and :math:`s_{(k)}` the k-th smallest of
+    `scores_`. For a Gaussian this is :math:`\mu \pm s_{(k)} \sigma` with :math:`s_i = |y_i - \mu_i| / \sigma_i` (Lei et
+    al., 2018, Distribution-free predictive inference for regression, section 5.2). In general it is conformal quantile
+    regression (Romano, Patterson and Candès, 2019) on two quantiles of F, with their distance from y measured in
+    normal scores, so that skewed intervals stay skewed and the range of y is kept; see `predict_between` for quantiles
+    that do not lie symmetrically.
+
+    New rows that are exchangeable with the calibration rows are covered with probability `level` or more, on average
+    over all rows, for any regressor. If k > n, no finite interval has that guarantee: the interval is infinite, with a
+    `CalibrationRowsWarning`. `predict_dist` is a distribution with intervals of the same kind, of every level: finite
+    beyond the outermost calibration row, and otherwise at most one rank wider.
 
     The rule is three lines of NumPy. MAPIE's `SplitConformalRegressor` gives the same numbers (the tests compare them).
     It is not a dependency for three reasons: it requires the level before it sees the calibration rows, scikit-learn's
@@ -183,8 +170,8 @@ class ConformalRecalibrator(Recalibrator):
     (n + 1) level is a whole number.
 
     Args:
-        regressor: A regressor with `predict(X, return_std=True)`. For "split" it must be fitted, and is neither changed
-            nor fitted again; for "cross" only its parameters are used.
+        regressor: A regressor with `predict(X, return_std=True)` or `predict_dist`. For "split" it must be fitted, and
+            is neither changed nor fitted again; for "cross" only its parameters are used.
         method: "split" calibrates a fitted regressor on rows that it has not seen. "cross" needs no such rows: a clone
             is fitted without each fold in turn, the scores of the held-out rows are pooled, and a clone fitted on all
             rows predicts. `level` is then approximate, because the model that predicts was not scored. Coverage is too
@@ -197,6 +184,8 @@ class ConformalRecalibrator(Recalibrator):
 
     Attributes:
         scores_: (n,) ascending.
+        normal_scores_: (n,) the same with their signs, ascending.
+        recalibration_: The `Recalibration` of `predict_dist`.
         regressor_: The regressor that predicts: the given one ("split"), or its clone fitted on all rows ("cross").
 
     >>> from sklearn.linear_model import BayesianRidge
@@ -226,15 +215,20 @@ class ConformalRecalibrator(Recalibrator):
         target = check_calibration_target(X, y)
         if method == "split":
             self._adopt(check_fitted(self.regressor))
-            z = standardized_residuals(predict_calibration(self.regressor_, X), target)
+            judged = [(predict_calibration(self.regressor_, X), target)]
         else:
-            z = self._cross(X, target)
+            judged = self._cross(X, target)
             self._adopt(clone(self.regressor).fit(X, target))
-        self.scores_ = np.sort(np.abs(z))
+        self.recalibration_ = learn_conformal(judged)
+        is_gaussian = all(prediction.family == GAUSSIAN for prediction, _ in judged)
+        # Normal scores of a Gaussian are exact at any distance. Those of other families end at 7, so scale them first.
+        self.factor_ = 1.0 if is_gaussian else self.recalibration_.factor
+        self.normal_scores_ = sorted_scores(judged, self.factor_)
+        self.scores_ = np.sort(np.abs(self.normal_scores_))
         return self
 
-    def _cross(self, X: Any, y: Floats) -> Floats:
-        """Standardized residual of each row, from a clone that was fitted without it."""
+    def _cross(self, X: Any, y: Floats) -> list[tuple[Distribution, Floats]]:
+        """Prediction of each row from a clone that was fitted without it, and the true values."""
         if isinstance(self.regressor, FrozenEstimator):
             advice = "give the regressor itself, or method='split'"
             raise must("regressor", "allow another fit for method='cross'", self.regressor, advice)
@@ -244,12 +238,11 @@ class ConformalRecalibrator(Recalibrator):
         if not (counts == 1).all():
             advice = "give a number of folds or a splitter such as KFold"
             raise must("cv", "hold out each row once", self.cv, advice)
-        z = np.empty(len(y))
+        judged = []
         for kept, held_out in folds:
             regressor = clone(self.regressor).fit(_safe_indexing(X, kept), y[kept])
-            prediction = predict_calibration(regressor, _safe_indexing(X, held_out))
-            z[held_out] = standardized_residuals(prediction, y[held_out])
-        return z
+            judged.append((predict_calibration(regressor, _safe_indexing(X, held_out)), y[held_out]))
+        return judged
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The regressor's own mean; with `return_std=True` also its standard deviation. Only intervals change."""
@@ -259,26 +252,69 @@ class ConformalRecalibrator(Recalibrator):
         prediction = predict_distribution(self.regressor_, X)
         return prediction.mean, prediction.std
 
+    def predict_dist(self, X: Any) -> Any:
+        """The recalibrated predictive distribution on NumPy arrays, in the units of y."""
+        check_is_fitted(self)
+        return self.recalibration_.apply(predict_one_target(self.regressor_, X))
+
     def predict_interval(self, X: Any, level: ArrayLike = 0.9) -> Floats:
         """Prediction intervals, (n, 2) for one level, (n, 2, L) for a list of L levels."""
         check_is_fitted(self)
-        levels, n = check_levels("level", level), len(self.scores_)
+        levels = check_levels("level", level)
+        return self._ends(X, levels, np.zeros_like(levels), np.zeros_like(levels), self.scores_)
+
+    def predict_between(self, X: Any, lower: float = 0.05, upper: float = 0.95) -> Floats:
+        """Conformal quantile regression on any two quantiles: (n, 2) intervals that cover `upper - lower` or more.
+
+        Both predicted quantiles are moved outward, or inward, by as much as the calibration rows require.
+        """
+        check_is_fitted(self)
+        q = check_levels("lower and upper", [lower, upper])
+        if lower >= upper:
+            raise must("lower", f"be less than upper ({upper})", lower, "give the smaller one first")
+        low, high = ndtri(q)
+        scores = np.sort(np.maximum(low - self.normal_scores_, self.normal_scores_ - high))
+        return self._ends(X, q[1] - q[0], low, high, scores)
+
+    def _ends(self, X: Any, levels: Floats, low: Floats, high: Floats, scores: Floats) -> Floats:
+        """The normal scores `low` and `high`, moved apart by the score of the rank that each level needs."""
+        n = len(scores)
         rank = np.ceil((n + 1) * levels * (1 - RANK_ROUNDING)).astype(int)
         if (rank > n).any():
-            highest = levels.max()
+            highest = np.max(levels)
             rows = int(np.ceil(highest / (1 - highest) * (1 - RANK_ROUNDING)))
             warnings.warn(
                 f"level={highest:g} needs at least {rows} calibration rows, got {n}, so its intervals are infinite; "
                 "give more rows or a lower level",
                 CalibrationRowsWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        factor = np.where(rank <= n, self.scores_[np.minimum(rank, n) - 1], 0.0)
-        prediction = predict_one_target(self.regressor_, X)
-        ends = untransformed(prediction).mean_plus(np.multiply.outer([-1.0, 1.0], factor), axes=1 + levels.ndim)
-        if isinstance(prediction, TransformedPrediction):
-            ends = prediction.transform.inverse(ends)
+        moved = np.where(rank <= n, scores[np.minimum(rank, n) - 1], 0.0)
+        prediction = scale_std(predict_one_target(self.regressor_, X), self.factor_)
+        ends = at_scores(prediction, np.stack([low - moved, high + moved]))
         return np.where(rank <= n, ends, np.multiply.outer([-np.inf, np.inf], np.ones_like(levels)))
+
+
+class QuantileModels(DistributionMixin):
+    """Fitted regressors of one quantile each, as one regressor with a distribution, such as for conformal intervals.
+
+    Args:
+        models: Probability of the quantile -> regressor with `predict(X)`; at least two.
+
+    >>> from sklearn.dummy import DummyRegressor
+    >>> X, y = np.zeros((99, 1)), np.arange(1.0, 100.0)
+    >>> models = {q: DummyRegressor(strategy="quantile", quantile=q).fit(X, y) for q in (0.1, 0.9)}
+    >>> ConformalRecalibrator(QuantileModels(models)).fit(X, y).predict_between(X[:1], 0.1, 0.9).round(1)
+    array([[10., 90.]])
+    """
+
+    def __init__(self, models: Mapping[float, Any]) -> None:
+        self.models = models
+
+    def predict_dist(self, X: Any) -> TabulatedPrediction:
+        """The distribution with the predicted quantiles; see `TabulatedPrediction` for what lies between them."""
+        levels = sorted(self.models)
+        return TabulatedPrediction(levels, np.column_stack([self.models[q].predict(X) for q in levels]))
 
 
 RECALIBRATORS: dict[str, type[Recalibrator]] = {
@@ -294,9 +330,9 @@ RECALIBRATORS: dict[str, type[Recalibrator]] = {
 def predict_one_target(regressor: Any, X: Any) -> Distribution:
     """The regressor's distribution of one target; an unknown type of distribution is treated as Gaussian."""
     prediction = predict_distribution(regressor, X)
-    if not isinstance(prediction, Distribution):
+    if not isinstance(prediction, Prediction | ByQuantiles):
         prediction = Prediction(prediction.mean, prediction.std)
-    shape = np.shape(untransformed(prediction).mean)
+    shape = np.shape(innermost(prediction).mean)
     if len(shape) != 1:
         raise must("regressor", "predict one target", f"mean of shape {shape}", "recalibrate one target at a time")
     return prediction
@@ -305,37 +341,9 @@ def predict_one_target(regressor: Any, X: Any) -> Distribution:
 def predict_calibration(regressor: Any, X: Any) -> Distribution:
     """The same for calibration rows, where mean and std must be finite and std positive."""
     prediction = predict_one_target(regressor, X)
-    check_vector("mean", untransformed(prediction).mean)
-    check_vector("std", untransformed(prediction).std, positive=True)
+    check_vector("mean", innermost(prediction).mean)
+    check_vector("std", innermost(prediction).std, positive=True)
     return prediction
-
-
-def untransformed(prediction: Distribution) -> Prediction:
-    """The prediction in the scale in which residuals are standardized: that of the transformed target, if any."""
-    return prediction.base if isinstance(prediction, TransformedPrediction) else prediction
-
-
-def scale_std(prediction: Distribution, factor: float) -> Distribution:
-    """The prediction with its standard deviations multiplied by the factor."""
-    standard = untransformed(prediction)
-    std, epistemic, aleatoric = (None if values is None else values * factor for values in standard.columns[1:])
-    scaled = replace(standard, std=std, epistemic_std=epistemic, aleatoric_std=aleatoric)
-    return replace(prediction, base=scaled) if isinstance(prediction, TransformedPrediction) else scaled
-
-
-@np.errstate(over="ignore")
-def standardized_residuals(prediction: Distribution, y: Floats) -> Floats:
-    """(y - mean) / std; a target that the prediction excludes would make it infinite and is refused."""
-    return check_vector("(y - mean) / std", prediction.z(y))
-
-
-def std_factor(prediction: Distribution, y: Floats) -> float:
-    """Root mean square of the standardized residuals; BLAS computes it without overflow."""
-    factor = float(norm(standardized_residuals(prediction, y)) / np.sqrt(len(y)))
-    if factor == 0:
-        advice = "calibrate on rows that the regressor has not seen"
-        raise must("y", "differ from the predicted mean in some row", f"{len(y)} values equal to it", advice)
-    return factor
 
 
 # Checks of the arguments.

@@ -2,8 +2,9 @@
 
 import warnings
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -12,20 +13,25 @@ from sklearn.base import RegressorMixin
 from torch import nn
 
 from hetcal._checks import Floats, check_choice, must
-from hetcal.distributions import TransformedPrediction
+from hetcal.distributions import RecalibratedPrediction, TransformedPrediction
 from hetcal.estimators import ESTIMATORS, predict
 from hetcal.estimators.atoms import AtomicPrediction
 from hetcal.estimators.cross_ensemble import Calibration, CrossEnsemble
-from hetcal.exceptions import DegenerateDataWarning
+from hetcal.exceptions import CalibrationRowsWarning, DegenerateDataWarning
 from hetcal.families import Family, StudentT, check_family
+from hetcal.metrics.calibration_map import Recalibration
 from hetcal.metrics.history import History
 from hetcal.objectives import OBJECTIVES, Objective, gaussian_nll, squared_error
 from hetcal.prediction import DistributionMixin, Prediction
+from hetcal.recalibration import RECALIBRATORS
 from hetcal.tabular.building import check_estimator_options, resolve_name
 from hetcal.tabular.model import TabularModel, TrainingRows
 from hetcal.tabular.targets import TargetScale, check_regression_target, fit_target_atoms, warn_of_constants
 from hetcal.training import MIN_ROWS_FOR_VALIDATION
 from hetcal.transforms import TRANSFORMS
+
+# Of a conformal interval of level 0.9: level / (1 - level).
+FEWEST_CALIBRATION_ROWS = 9
 
 
 class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
@@ -83,6 +89,7 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         transform_: The fitted transform of y, or None; see `hetcal.transforms`.
         target_scaler_: The fitted `Standardizer` of y, or of the transformed y.
         atoms_: The `Atoms` of y (grades, counts, a cap) that the predictive distribution has, or None.
+        recalibration_: What `recalibrate` learned, or None.
         history_: The `History` of training. Its `rmse` is in the units of y for a single target without transform.
         n_targets_: Number of targets.
         seed_: The seed drawn from `random_state`.
@@ -197,17 +204,38 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
             best.scale.scaler,
         )
         self.estimator_, self.history_, self.atoms_ = best.estimator, best.history, atoms
+        self.recalibration_: Recalibration | None = None
         if best.scale.transform is None and self.n_targets_ == 1:
             for curves in (self.history_.train, self.history_.validation):
                 curves["rmse"] = [value * float(self.target_scaler_.scale) for value in curves["rmse"]]
         return self
 
-    def predict_dist(self, X: Any) -> Prediction | TransformedPrediction | AtomicPrediction:
+    def recalibrate(self, X: Any, y: ArrayLike, method: str = "conformal") -> Self:
+        """Correct all predictions of the fitted model by rows that it was not fitted on; the next `fit` forgets it.
+
+        Args:
+            X: (n, d) calibration rows.
+            y: (n,) their targets.
+            method: "conformal" (central intervals of every level as wide as these rows require), "isotonic"
+                (probabilities mapped to observed frequencies) or "std" (one factor); see `hetcal.recalibration`.
+        """
+        recalibrator = RECALIBRATORS[check_choice("method", method, RECALIBRATORS)]
+        plain = copy(self)
+        plain.recalibration_ = None  # a second recalibration replaces the first
+        learned: Recalibration = recalibrator(plain).fit(X, y).recalibration_
+        if method == "conformal" and learned.rows < FEWEST_CALIBRATION_ROWS:
+            message = f"conformal intervals of level 0.9 need at least {FEWEST_CALIBRATION_ROWS} calibration rows, got "
+            warnings.warn(f"{message}{learned.rows}; give more", CalibrationRowsWarning, stacklevel=2)
+        self.recalibration_ = learned
+        return self
+
+    def predict_dist(self, X: Any) -> Prediction | TransformedPrediction | AtomicPrediction | RecalibratedPrediction:
         """The predictive distribution of each row on NumPy arrays: mean, std, interval, quantile, log_prob, ..."""
         standardized = self._predict(X)  # first, so that an unfitted model raises NotFittedError
         scale = TargetScale(self.target_transform_, self.transform_, self.target_scaler_)
-        prediction = scale.in_units_of_y(standardized)
-        return prediction if self.atoms_ is None else self.atoms_.apply(prediction)
+        prediction: Any = scale.in_units_of_y(standardized)
+        prediction = prediction if self.atoms_ is None else self.atoms_.apply(prediction)
+        return prediction if self.recalibration_ is None else self.recalibration_.apply(prediction)
 
     @torch.inference_mode(False)
     @torch.enable_grad()

@@ -9,8 +9,10 @@ import pytest
 
 import hetcal
 from hetcal.cli.evaluate import evaluate_file
-from hetcal.cli.options import EvaluateOptions
-from hetcal.exceptions import OtherTargetWarning, UnseenLabelsWarning
+from hetcal.cli.fit import fit_file
+from hetcal.cli.options import EvaluateOptions, FitOptions
+from hetcal.cli.show import render_result
+from hetcal.exceptions import OtherTargetWarning, TrainingRowsWarning, UnseenLabelsWarning
 
 
 def evaluate_model(folder, **options):
@@ -65,7 +67,7 @@ def test_other_columns_define_subgroups(tmp_path):
     worst = result["report"]["subgroups"]["worst"][0]
     assert (worst["name"], worst["where"], worst["stands_out"]) == ("site", "= south", True)
     dropped = evaluate_predictions(tmp_path / "p.csv", target="y", mean="m", std="s", drop=["site"])
-    assert "site" not in str(dropped["report"].get("places"))
+    assert "site" not in str(dropped["report"].get("subgroups"))
 
 
 def test_predictions_are_evaluated_without_torch(tmp_path):
@@ -90,3 +92,107 @@ def test_a_target_other_than_that_of_the_model_is_reported(model):
     frame.assign(a2=frame["a"]).to_csv(folder / "test.csv", index=False)
     with pytest.warns(OtherTargetWarning, match="was fitted to predict 'y', not 'a2'"):
         evaluate_model(folder, target="a2")
+
+
+# Any form of predictions.
+
+
+@pytest.fixture
+def normal(tmp_path):
+    """A calibrated normal prediction of 400 rows as mean, std, ends at three levels, and quantiles."""
+    random = np.random.default_rng(0)
+    mean, std = random.normal(size=400), random.uniform(0.5, 2, size=400)
+    prediction = hetcal.prediction.Prediction(mean, std)
+    frame = pd.DataFrame({"y": random.normal(mean, std), "mean": mean, "std": std, "site": "north"})
+    for level in (50, 80, 90):
+        frame[[f"lower_{level}", f"upper_{level}"]] = prediction.interval(level / 100)
+    for q in (0.05, 0.25, 0.5, 0.75, 0.95):
+        frame[f"quantile_{q}"] = prediction.quantile(q)
+    return frame, tmp_path / "p.csv"
+
+
+@pytest.mark.parametrize(
+    ("columns", "levels", "form"),
+    [
+        (["mean", "std"], [], "mean and std of a normal distribution"),
+        (["mean", "lower_90", "upper_90"], [0.9], "the quantiles 0.05, 0.95; between and beyond them a normal"),
+        (["lower_80", "upper_80"], [0.8], "the quantiles 0.1, 0.9; between and"),
+        (["quantile_0.05", "quantile_0.5", "quantile_0.95"], [0.9], "the quantiles 0.05, 0.5, 0.95; between them"),
+    ],
+)
+def test_every_form_gives_the_same_verdict(normal, columns, levels, form):
+    """Found by name, as `hetcal predict` names them; a normal distribution is the same in every form."""
+    frame, path = normal
+    frame[["y", "mean", "std"]].to_csv(path, index=False)
+    expected = evaluate_predictions(path, target="y")["report"]
+    frame[["y", "site", *columns]].to_csv(path, index=False)
+    result = evaluate_predictions(path, target="y")
+    assert result["form"].startswith(form)
+    assert [interval["level"] for interval in result["intervals"]] == levels
+    assert result["report"]["verdict"]["coverage"] == expected["verdict"]["coverage"]
+    assert result["report"]["metrics"]["crps"] == pytest.approx(expected["metrics"]["crps"], rel=1e-2)
+    assert result["report"]["metrics"]["rmse"] == pytest.approx(expected["metrics"]["rmse"], rel=1e-2)
+
+
+def test_named_columns(normal):
+    """The same under other names; the coverage is that of the given intervals."""
+    frame, path = normal
+    renamed = frame.rename(columns={"lower_80": "lo", "upper_80": "hi", "quantile_0.5": "mid", "mean": "m"})
+    renamed[["y", "lo", "hi", "mid", "m"]].to_csv(path, index=False)
+    result = evaluate_predictions(path, target="y", lower="lo", upper="hi", level=0.8, quantile=["0.5=mid"], mean="m")
+    inside = ((renamed["lo"] <= renamed["y"]) & (renamed["y"] <= renamed["hi"])).mean()
+    (interval,) = result["intervals"]
+    assert (interval["level"], interval["coverage"]) == (0.8, pytest.approx(inside))
+    assert interval["low"] < inside < interval["high"]
+    assert f"The given 80 % intervals cover {100 * inside:.1f} % of 400 rows" in render_result(result)
+    assert "--quantile 0.5=mid" in str(result["report"]["reproduce"])
+
+
+def test_columns_of_predictions_are_never_subgroups(normal):
+    """All that `hetcal predict` writes, whichever of them is read; other columns are."""
+    frame, path = normal
+    frame.assign(site=np.resize(["north", "south"], 400)).to_csv(path, index=False)
+    for options in ({}, {"std": "std"}, {"lower": "lower_50", "upper": "upper_50", "level": 0.5}):
+        subgroups = evaluate_predictions(path, target="y", **options)["report"]["subgroups"]
+        names = {one["name"] for one in subgroups["worst"]}
+        assert names <= {"site", "predicted value", "interval width"}
+    assert evaluate_predictions(path, target="y", std="std")["form"] == "mean and std of a normal distribution"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"lower": "lower_90"}, "--lower and --upper must be given together, got .*='lower_90'; name both columns"),
+        ({"quantile": ["0.5:mid"]}, "--quantile must have the form q=column, got .*='0.5:mid'; write for example"),
+        ({"quantile": ["1.5=mid"]}, "--quantile must have the form q=column, got .*='1.5=mid'"),
+        ({"quantile": ["0.5=mean"]}, "--quantile must be given at least twice"),
+        ({"quantile": ["0.5=meen", "0.9=upper_80"]}, "quantile must be one of .*did you mean 'mean'"),
+        ({"lower": "upper_90", "upper": "lower_90"}, "'upper_90' must be at most 'lower_90', got .* see rows 2, 3"),
+    ],
+)
+def test_options_that_make_no_prediction(normal, options, message):
+    frame, path = normal
+    frame.to_csv(path, index=False)
+    with pytest.raises(ValueError, match=message):
+        evaluate_predictions(path, target="y", **options)
+
+
+def test_the_table_of_training_is_recognized(tmp_path):
+    """In any order of rows and columns, and from another format; not if one value differs."""
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": random.normal(size=80), "town": random.choice(["Aix", "Bonn"], 80)})
+    frame.loc[3, "a"] = None
+    frame["y"] = random.normal(size=80)
+    frame.to_csv(tmp_path / "train.csv", index=False)
+    settings = {"method": "hnn", "set": ["max_epochs=2", "width=8", "depth=1"], "quiet": True}
+    fit_file(FitOptions(table=str(tmp_path / "train.csv"), target="y", out=tmp_path / "model.hetcal", **settings))
+    frame.sample(frac=1, random_state=0)[["y", "town", "a"]].to_parquet(tmp_path / "test.parquet")
+    options = EvaluateOptions(file=tmp_path / "model.hetcal", table=str(tmp_path / "test.parquet"))
+    message = r"^test.parquet is the table that model.hetcal was fitted on: 64 of its 80 rows are training rows, which"
+    with pytest.warns(TrainingRowsWarning, match=message):
+        result = evaluate_file(options)
+    assert result["training_rows"] == 64
+    assert "64 of 80 rows are rows that the model was trained on" in render_result(result)
+    assert "trained on" in str(result["report"]["data"])
+    frame.assign(y=frame["y"] + 1e-9).to_parquet(tmp_path / "test.parquet")
+    assert evaluate_file(options)["training_rows"] == 0

@@ -11,6 +11,7 @@ import hetcal
 from hetcal.cli.columns import Observations
 from hetcal.cli.fit import fit_file, hold_out_rows
 from hetcal.cli.options import FitOptions
+from hetcal.cli.show import render_result
 from hetcal.exceptions import SharedGroupsWarning
 from hetcal.model_files.archive import read_model_file
 from hetcal.regressor import HCRegressor
@@ -180,3 +181,39 @@ def test_labels_that_look_like_numbers_stay_labels(table):
     assert model.encoder_.kinds == {"a": "numbers", "patient": "text"}
     assert model.encoder_.vocabularies["patient"].labels == ["7000", "7001", "7002"]
     assert result["test_rows"] == 20
+
+
+@pytest.mark.parametrize("method", ["conformal", "isotonic", "std"])
+@pytest.mark.parametrize("group", [None, "patient"])
+def test_recalibration(table, method, group, monkeypatch):
+    """By rows that are neither trained nor tested on; the saved model is the recalibrated one, and says so."""
+    seen = {}
+    real = HCRegressor.fit, HCRegressor.recalibrate
+    monkeypatch.setattr(HCRegressor, "fit", lambda self, X, y, **k: (seen.update(fit=y), real[0](self, X, y, **k))[1])
+    monkeypatch.setattr(
+        HCRegressor, "recalibrate", lambda self, X, y, m: (seen.update(calibrate=y), real[1](self, X, y, m))[1]
+    )
+    result, model = fit(table, recalibrate=method, group=group, report=table.parent / "r.html")
+    frame = pd.read_csv(table)
+    rows = {name: set(np.flatnonzero(np.isin(frame["y"], y))) for name, y in seen.items()}
+    assert result["rows"] == len(rows["fit"])
+    assert result["calibration_rows"] == len(rows["calibrate"]) >= 9
+    assert result["rows"] + result["calibration_rows"] + result["test_rows"] == 60
+    assert not rows["fit"] & rows["calibrate"]
+    if group:
+        assert set(frame["patient"][list(rows["fit"])]).isdisjoint(frame["patient"][list(rows["calibrate"])])
+    assert model.recalibration_.method == method
+    crps = result["report"]["metrics"]["crps"]
+    test = frame[~frame.index.isin(rows["fit"] | rows["calibrate"])]
+    assert hetcal.evaluate(test["y"], model.predict_dist(test[["a"]] if group else test[["a", "patient"]]))[
+        "crps"
+    ] == pytest.approx(crps)
+    text = render_result({**result, "command": "fit"})
+    assert f"{method} recalibration by {result['calibration_rows']} others" in text
+    assert f"rows for {method} recalibration" in str(result["report"]["data"])
+    assert f"--recalibrate {method}" in str(result["report"]["reproduce"])
+
+
+def test_an_unknown_recalibration_is_refused_before_the_table_is_read(table):
+    with pytest.raises(ValueError, match=r"recalibrate must be one of .*, got recalibrate='isotonik'; did you mean"):
+        fit(table.parent / "none.csv", recalibrate="isotonik")

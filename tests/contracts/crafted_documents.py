@@ -74,6 +74,22 @@ CHANGES: list[tuple[str, Any]] = [
     *(("target/transforms", [{**QUANTILE, "slopes": slopes}]) for slopes in ([1.0, 0.0, 1.0], [1.0], [1.0, -1.0, 1.0])),
     ("target/transforms", [{**QUANTILE, "scores": [1.0, 0.0]}]),
 ]
+RECALIBRATION = {"method": "std", "rows": 9, "factor": 2.0, "pit": [0.0, 0.5, 1.0], "probability": [0.0, 0.6, 1.0]}
+CHANGES += [
+    *(("recalibration", value) for value in ([], {}, "std", {**RECALIBRATION, "extra": 1})),
+    *(("recalibration", {**RECALIBRATION, "method": value}) for value in ("eval", "platt", None, 1)),
+    *(("recalibration", {**RECALIBRATION, "rows": value}) for value in (0, -1, 2.5, "9", None)),
+    *(
+        ("recalibration", {**RECALIBRATION, "factor": value})
+        for value in (0.0, -1.0, 1e308, 1e-300, float("nan"), float("inf"), "2", None)
+    ),
+    *(
+        ("recalibration", {**RECALIBRATION, key: value})
+        for key in ("pit", "probability")
+        for value in ([], [0.0], [0.0, 1.0], [0.0, 0.5, 0.5, 1.0], [0.0, 0.5, 0.9], [0.1, 0.5, 1.0], [0.0, 1e-320, 1.0])
+    ),
+    ("recalibration", {**RECALIBRATION, "pit": [i / 4000 for i in range(4001)]}),
+]
 # --- Documents of the default, whose members hold out rows -----------------------------------------------------------
 ATOMS = {"values": [0.0, 1.0], "lower": ["-inf", 0.5], "upper": [0.5, "inf"]}
 MEMBER_CHANGES: list[tuple[str, Any]] = [
@@ -197,7 +213,7 @@ DOCUMENTS: dict[str, Craft] = {
     "manifest is empty": lambda parts: parts.file(""),
     "manifest is deep": lambda parts: parts.file(f'{SUM},"model":{DEEP}}}'),
     "manifest is huge": rewritten(lambda text: text + " " * 10**6),
-    "manifest has a key twice": rewritten(lambda text: text[:-1] + ',"format_version":2}'),
+    "manifest has a key twice": rewritten(lambda text: text[:-1] + ',"format_version":3}'),
     "manifest has its checksum twice": rewritten(lambda text: f"{text[:-1]},{SUM[1:]}}}"),
     "manifest has a byte order mark": rewritten(lambda text: "\ufeff" + text),
     "manifest with spaces": rewritten(lambda text: text.replace(',"', ', "', 1)),

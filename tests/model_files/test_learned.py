@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from hetcal.metrics.calibration_map import MOST_KNOTS
 from hetcal.model_files import learned
 
 
@@ -53,3 +54,20 @@ def test_atoms():
     learned.TargetDocument.model_validate({"scales": [scale], "transforms": None, "atoms": ATOMS})
     with pytest.raises(ValueError, match="only a single target has atoms"):
         learned.TargetDocument.model_validate({"scales": [scale] * 2, "transforms": None, "atoms": ATOMS})
+
+
+def test_recalibration():
+    """A map of probabilities from 0 to 1, whose slopes are numbers."""
+    given = {"method": "isotonic", "rows": 9, "factor": 2.0, "pit": [0.0, 0.5, 1.0], "probability": [0.0, 0.6, 1.0]}
+    learned.RecalibrationDocument.model_validate(given)
+    for changes, message in [
+        ({"pit": [0.0, 1.0]}, "one probability for each point"),
+        ({"pit": [0.0, 0.5, 0.9]}, "increase from 0 to 1"),
+        ({"probability": [0.0, 0.0, 1.0]}, "increase from 0 to 1"),
+        ({"pit": [0.0, 1e-320, 1.0]}, "first and the last step"),
+        ({"factor": 1e10}, "less than or equal to"),
+        ({"method": "platt"}, "'conformal', 'isotonic' or 'std'"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            learned.RecalibrationDocument.model_validate(given | changes)
+    assert learned.MOST_POINTS == 2 * MOST_KNOTS + 3

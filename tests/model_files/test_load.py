@@ -129,3 +129,15 @@ def test_another_number_of_threads(tmp_path):
         assert_allclose(load(tmp_path / "model").predict(X, return_std=True), expected, rtol=1e-5)
     finally:
         torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("method", ["conformal", "isotonic", "std"])
+@pytest.mark.parametrize("target_transform", [None, "log"])
+def test_a_recalibrated_model(tmp_path, method, target_transform):
+    """The file holds the correction; the loaded model gives the recalibrated intervals, bit for bit."""
+    model = HCRegressor("variance_head", target_transform=target_transform, **SMALL).fit(X, Y)
+    plain = model.predict_interval(X)
+    model.recalibrate(X, Y, method)
+    assert (model.predict_interval(X) != plain).any()
+    loaded = check_round_trip(model, tmp_path / "m.hetcal")
+    assert loaded.recalibration_.method == method

@@ -5,6 +5,7 @@ Most tests replace the regressor by one that predicts at once, so that only the 
 
 import json
 import re
+import sys
 import warnings
 
 import numpy as np
@@ -16,13 +17,16 @@ from sklearn.model_selection import KFold
 from torch import nn
 
 from hetcal import metrics
+from hetcal.cli.options import CompareOptions
 from hetcal.datasets import heteroscedastic
 from hetcal.exceptions import DegenerateDataWarning
 from hetcal.methods import METHODS, PAPER, make
 from hetcal.metrics.verdict import judge
 from hetcal.prediction import Prediction
+from hetcal.recalibration import RECALIBRATORS
 from hetcal.studies import compare as comparison
 from hetcal.studies.compare import AUTO, INFORMATIVE, choose_method, compare, draw_rows, method_names
+from hetcal.studies.peers import BASELINES, PEERS, installed_peers
 from hetcal.studies.statistics import COMPARED
 from hetcal.tabular.columns import read_table
 
@@ -177,7 +181,8 @@ def test_figures_are_those_of_the_held_out_rows():
         np.testing.assert_allclose(hnn["verdict"][name], getattr(expected, name), atol=1e-9)
     del result["methods"], result["recommendation"]
     floor = metrics.ce_noise_floor(40)
-    assert result == {"target": "price", "rows": 120, "folds": 3, "seed": 4, "groups": None, "ce_noise_floor": floor}
+    facts = {"target": "price", "rows": 120, "folds": 3, "seed": 4, "groups": None, "recalibration": None}
+    assert result == {**facts, "ce_noise_floor": floor}
 
 
 def test_same_seed_same_result_with_any_number_of_processes():
@@ -387,6 +392,71 @@ def test_progress(fake):
         (3, 4, "HNN, fold 2 of 2"),
         (4, 4, "Ensemble-HC, fold 2 of 2"),
     ]
+
+
+# Baselines, peers and recalibration.
+
+
+def test_groups_of_names():
+    """The methods to choose among have one home; peers are those that are installed."""
+    assert method_names("auto") == AUTO
+    assert method_names("baselines") == ("no_model", "ridge", "hist_gradient_boosting")
+    assert method_names("hnn,peers") == ("hnn", *installed_peers())
+    assert set(installed_peers()) <= set(PEERS) - {"realmlp", "tabm", *BASELINES}
+    assert CompareOptions.methods == "auto,baselines,peers"
+
+
+def test_a_missing_library_is_reported_before_anything_is_trained(untrained, monkeypatch):
+    monkeypatch.setitem(sys.modules, "catboost", None)
+    with pytest.raises(ImportError, match="the method CatBoost needs catboost"):
+        compare(NUMBERS, np.arange(40.0), methods="catboost", folds=2)
+
+
+def test_baselines_are_compared_but_not_recommended(fake):
+    """A baseline on the same folds, without our settings; if it is better, the recommendation says so."""
+    y = np.arange(40.0)
+    result = compare(NUMBERS, y, methods="hnn,ridge,no_model", folds=2, settings={"width": 3})
+    crps = {method["name"]: method["metrics"]["crps"]["mean"] for method in result["methods"]}
+    assert crps["ridge"] < crps["no_model"] < crps["hnn"]  # of a line, and of 0 with a std of 1
+    assert result["recommendation"]["method"] == "hnn"
+    found = (
+        r"Ridge, constant sigma, which is not a method of hetcal, has a lower CRPS: .* below, more than fold noise\."
+    )
+    assert re.search(found, result["recommendation"]["text"])
+    alone = compare(NUMBERS, y, methods="ridge,no_model", folds=2)
+    assert alone["recommendation"]["method"] == "ridge"
+    assert "not a method of hetcal" not in alone["recommendation"]["text"]
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(40) // 4])
+def test_rows_that_recalibrate_are_neither_training_nor_test_rows(fake, groups):
+    """A fifth of the training rows of every fold, whole groups; the rest is trained on."""
+    y = np.random.default_rng(0).normal(size=40)
+    result = compare(NUMBERS, y, methods="hnn", folds=2, recalibrate="std", groups=groups)
+    assert result["recalibration"] == {"method": "std", "rows": 4}
+    assert result["methods"][0]["title"] == "HNN + std"
+    (_, train, calibration, _), (_, again, test, _) = fake.given[:2]
+    assert list(train) == list(again)
+    assert len(train) == 16
+    assert sorted([*train, *calibration, *test]) == list(range(40))
+    if groups is not None:
+        assert not set(groups[train]) & set(groups[calibration])
+
+
+@pytest.mark.parametrize("method", RECALIBRATORS)
+def test_every_recalibration_repairs_a_wrong_scale(fake, method):
+    """A std of 3 for a standard normal: the coverage of 1,000 rows is 0.9 within four standard errors afterwards."""
+    X, y = np.arange(1000.0)[:, None], np.random.default_rng(1).normal(size=1000)
+    plain, repaired = (
+        compare(X, y, methods="quantile_hc", folds=2, recalibrate=name)["methods"][0] for name in (None, method)
+    )
+    assert plain["verdict"]["coverage"] > 0.99
+    assert abs(repaired["verdict"]["coverage"] - 0.9) < 4 * 0.0095 + 0.01  # 400 rows recalibrate, which is noise, too
+
+
+def test_an_unknown_recalibration(untrained):
+    with pytest.raises(ValueError, match=r"^recalibrate must be one of .*, got recalibrate='platt'"):
+        compare(NUMBERS, np.arange(40.0), methods="hnn", recalibrate="platt")
 
 
 # The choice.

@@ -9,6 +9,7 @@ from hetcal.cli.progress import is_watched, steps
 from hetcal.cli.reproduce import command_line, shown_name
 from hetcal.cli.settings import check_estimator_settings, parse_settings
 from hetcal.cli.tables import read_file
+from hetcal.methods import METHODS
 from hetcal.report import describe_comparison
 from hetcal.studies.compare import compare, method_names
 
@@ -17,7 +18,7 @@ def compare_file(options: CompareOptions) -> dict[str, Any]:
     """Compare methods on the rows of a file, and write the report if requested."""
     names = method_names(options.methods)
     settings = parse_settings(options.set)
-    check_estimator_settings(settings, names)
+    check_estimator_settings(settings, [name for name in names if name in METHODS])
     check_dropped(options.target, options.group, options.drop)
     data = read_file(options.table, options.csv_format, texts=options.text, drop=options.drop)
     observations = check_features(split_columns(data, options.target, options.group))
@@ -30,6 +31,7 @@ def compare_file(options: CompareOptions) -> dict[str, Any]:
             seed=options.seed,
             groups=observations.groups,
             settings=settings,
+            recalibrate=options.recalibrate,
             jobs=options.jobs,
             target=options.target,
             group_name=options.group,
@@ -42,6 +44,7 @@ def compare_file(options: CompareOptions) -> dict[str, Any]:
             "file": shown_name(options.table),
             "rows": len(observations),
             "features": len(observations.X.columns),
+            **calibration_rows(comparison["recalibration"]),
         },
         settings={
             "folds": options.folds,
@@ -51,3 +54,10 @@ def compare_file(options: CompareOptions) -> dict[str, Any]:
         reproduce=[command_line(options)],
     )
     return {"command": options.command, **comparison, **write_report(content, options.report)}
+
+
+def calibration_rows(recalibration: dict[str, Any] | None) -> dict[str, int]:
+    """What the report lists of the recalibration, if there is one."""
+    if recalibration is None:
+        return {}
+    return {f"rows of each fold for {recalibration['method']} recalibration, not trained on": recalibration["rows"]}

@@ -4,32 +4,37 @@ Predictions in a file are evaluated without torch.
 """
 
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hetcal._checks import check_choice
-from hetcal.cli.columns import Observations, check_group_labels, check_numbers, split_columns
+from hetcal.cli.columns import Observations, check_group_labels, check_numbers, fingerprint_of, split_columns
 from hetcal.cli.judging import judge_model, judge_prediction, write_report
 from hetcal.cli.options import EvaluateOptions
+from hetcal.cli.predictions import describe_intervals, read_predictions
 from hetcal.cli.reproduce import command_line, shown_name
 from hetcal.cli.tables import read_file
-from hetcal.exceptions import OtherTargetWarning
-from hetcal.prediction import Prediction
+from hetcal.exceptions import OtherTargetWarning, TrainingRowsWarning
 from hetcal.tabular.columns import Kind, Table
+
+if TYPE_CHECKING:
+    from hetcal.model_files.schema import SummaryDocument
 
 
 def evaluate_file(options: EvaluateOptions) -> dict[str, Any]:
     """Evaluate a model file on a table, or a table of predictions, and write the report if requested."""
+    about: dict[str, Any] = {"form": None, "intervals": [], "training_rows": 0}
     if options.table is None:
-        content = evaluate_predictions(options)
-    elif options.mean or options.std or options.drop:
-        raise ValueError("--mean, --std and --drop are for a table of predictions; omit them with a model")
+        content, found = evaluate_predictions(options)
+    elif options.mean or options.std or options.lower or options.upper or options.quantile or options.drop:
+        message = "--mean, --std, --lower, --upper, --quantile and --drop are for a table of predictions"
+        raise ValueError(f"{message}; omit them with a model")
     else:
-        content = evaluate_model(options, options.table)
-    return {"command": options.command, "rows": content["rows"], **write_report(content, options.report)}
+        content, found = evaluate_model(options, options.table)
+    about |= {"command": options.command, "rows": content["rows"], **found}
+    return {**about, **write_report(content, options.report)}
 
 
-def evaluate_model(options: EvaluateOptions, source: str) -> dict[str, Any]:
-    """Return the content of the report on a model file and a table that contains the target."""
+def evaluate_model(options: EvaluateOptions, source: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the content of the report on a model file and a table with the target, and the number of training rows."""
     from hetcal.cli.models import read_regressor
 
     regressor, summary = read_regressor(options.file)
@@ -51,33 +56,44 @@ def evaluate_model(options: EvaluateOptions, source: str) -> dict[str, Any]:
         check_numbers(data, "target", target),
         None if group is None else check_group_labels(data, group),
     )
-    return judge_model(
-        observations,
-        regressor,
-        target=target,
-        group=group,
-        data={"model": shown_name(options.file), "file": shown_name(source), "rows": len(observations)},
-        reproduce=[command_line(options)],
+    data_facts = {"model": shown_name(options.file), "file": shown_name(source), "rows": len(observations)}
+    trained = count_training_rows(observations, summary)
+    if trained:
+        data_facts["of these, rows that the model was trained on"] = trained
+        message = f"{shown_name(source)} is the table that {shown_name(options.file)} was fitted on: {trained} of its "
+        message += f"{len(observations)} rows are training rows, which look better than new rows; evaluate on others"
+        warnings.warn(message, TrainingRowsWarning, stacklevel=2)
+    content = judge_model(
+        observations, regressor, target=target, group=group, data=data_facts, reproduce=[command_line(options)]
     )
+    return content, {"training_rows": trained}
 
 
-def evaluate_predictions(options: EvaluateOptions) -> dict[str, Any]:
-    """Return the content of the report on a file of predictions; columns other than y, mean, std define subgroups."""
+def count_training_rows(observations: Observations, summary: "SummaryDocument") -> int:
+    """The number of training rows in the table, if it is the one that the model was fitted on; otherwise 0."""
+    if summary.fingerprint is None or fingerprint_of([observations]) != summary.fingerprint:
+        return 0
+    return summary.rows or 0
+
+
+def evaluate_predictions(options: EvaluateOptions) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the content of the report on a file of predictions, and what was read.
+
+    Columns other than y and those of predictions define subgroups.
+    """
     if options.file.suffix == ".hetcal":
         raise ValueError(f"{options.file} is a model; add the name of the table to evaluate it on")
     if options.target is None:
         raise ValueError("a table of predictions needs --target, the column of the true values")
     data = read_file(str(options.file), options.csv_format, drop=options.drop)
-    mean, std = options.mean or "mean", options.std or "std"
-    for option, name in (("mean", mean), ("std", std)):
-        check_choice(option, name, data.table.columns)
-    prediction = Prediction(check_numbers(data, "mean", mean), check_numbers(data, "std", std, positive=True))
-    observations = split_columns(data, options.target, options.group, others=[mean, std])
-    return judge_prediction(
+    given = read_predictions(data, options)
+    observations = split_columns(data, options.target, options.group, others=given.columns)
+    content = judge_prediction(
         observations,
-        prediction,
+        given.prediction,
         target=options.target,
         group=options.group,
-        data={"file": shown_name(options.file), "rows": len(observations)},
+        data={"file": shown_name(options.file), "rows": len(observations), "predictions": given.form},
         reproduce=[command_line(options)],
     )
+    return content, {"form": given.form, "intervals": describe_intervals(given, observations.y)}

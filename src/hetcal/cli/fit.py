@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from hetcal._checks import check_choice, check_number, must, underscored
-from hetcal.cli.columns import Observations, check_dropped, check_features, split_columns
+from hetcal.cli.columns import Observations, check_dropped, check_features, fingerprint_of, split_columns
 from hetcal.cli.judging import judge_model, write_report
-from hetcal.cli.options import FitOptions
+from hetcal.cli.options import RECALIBRATIONS, FitOptions
 from hetcal.cli.progress import is_watched, steps
 from hetcal.cli.reproduce import command_line, shown_name
 from hetcal.cli.settings import check_estimator_settings, parse_settings
@@ -22,6 +22,7 @@ from hetcal.exceptions import SharedGroupsWarning
 from hetcal.methods import make
 from hetcal.regressor import HCRegressor
 from hetcal.splitting import split_rows
+from hetcal.studies.cells import CALIBRATION_FRACTION
 from hetcal.studies.compare import AUTO, INFORMATIVE, choose_method
 
 Comparison = dict[str, Any]
@@ -33,10 +34,14 @@ def fit_file(options: FitOptions) -> dict[str, Any]:
     options = replace(options, method=underscored(options.method))
     settings = check_fit_options(options)
     train, test = read_observations(options)
+    fingerprint = fingerprint_of([train, *([test] if test is not None and options.test is None else [])])
+    train, calibration = hold_out_calibration(options, train)
     if options.report is not None and test is None:
         raise must("test_size", "be greater than 0 for a report", options.test_size, "a report needs test rows")
     method, comparison = find_method(options, settings, train)
     model = train_model(options, method, settings, train)
+    if options.recalibrate is not None and calibration is not None:
+        model.recalibrate(calibration.X, calibration.y, options.recalibrate)
     content = None
     if test is not None:
         content = judge_model(
@@ -44,14 +49,15 @@ def fit_file(options: FitOptions) -> dict[str, Any]:
             model,
             target=options.target,
             group=options.group,
-            data=list_data(options, train, test),
+            data=list_data(options, train, calibration, test),
             history=asdict(model.history_),
             settings=list_settings(method, model, comparison),
             reproduce=[command_line(replace(options, method=method))],
         )
     summary = summarize_fit(options, method, train, test, content)
-    model.save(options.out, summary=summary)
+    model.save(options.out, summary={**summary, "fingerprint": fingerprint})
     result = {"command": options.command, "model": str(options.out), **summary, "recommendation": reason(comparison)}
+    result |= {"recalibrate": options.recalibrate, "calibration_rows": 0 if calibration is None else len(calibration)}
     return result if content is None else {**result, **write_report(content, options.report)}
 
 
@@ -60,6 +66,8 @@ def check_fit_options(options: FitOptions) -> dict[str, Any]:
     check_choice("method", options.method, ["auto", *INFORMATIVE])
     check_number("test_size", options.test_size, 0, 1, open_high=True)
     check_number("seed", options.seed, 0, 2**32 - 1, integer=True)
+    if options.recalibrate is not None:
+        check_choice("recalibrate", options.recalibrate, RECALIBRATIONS)
     settings = parse_settings(options.set)
     check_estimator_settings(settings, AUTO if options.method == "auto" else [options.method])
     check_dropped(options.target, options.group, options.drop)
@@ -96,6 +104,13 @@ def hold_out_rows(observations: Observations, test_size: float, seed: int) -> tu
     return observations.take(np.sort(train)), observations.take(np.sort(test))
 
 
+def hold_out_calibration(options: FitOptions, train: Observations) -> tuple[Observations, Observations | None]:
+    """Take the rows that recalibrate the model away from its training rows, in the way of the test rows."""
+    if options.recalibrate is None:
+        return train, None
+    return hold_out_rows(train, CALIBRATION_FRACTION, options.seed)
+
+
 def warn_of_shared_groups(train: Observations, test: Observations) -> None:
     """Warn of groups with training and test rows: the model then looks better than it is for new groups."""
     if train.groups is not None and test.groups is not None:
@@ -116,6 +131,7 @@ def find_method(options: FitOptions, settings: dict[str, Any], train: Observatio
             seed=options.seed,
             groups=train.groups,
             settings=settings,
+            recalibrate=options.recalibrate,
             jobs=options.jobs,
             progress=show,
         )
@@ -143,10 +159,14 @@ def summarize_fit(
     }
 
 
-def list_data(options: FitOptions, train: Observations, test: Observations) -> dict[str, Any]:
+def list_data(
+    options: FitOptions, train: Observations, calibration: Observations | None, test: Observations
+) -> dict[str, Any]:
+    recalibrating = {} if calibration is None else {f"rows for {options.recalibrate} recalibration": len(calibration)}
     return {
         "file": shown_name(options.table),
         "training rows": len(train),
+        **recalibrating,
         "test rows": len(test),
         "features": len(train.X.columns),
     }

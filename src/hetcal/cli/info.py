@@ -17,6 +17,7 @@ def describe_file(options: InfoOptions) -> dict[str, Any]:
         "method": summary.method,
         "trained on": None if summary.rows is None else f"{summary.rows} rows",
         "evaluated on": f"{summary.test_rows} rows" if summary.test_rows else None,
+        "recalibrated": describe_recalibration(model),
         "groups": summary.group,
         "omitted": ", ".join(summary.dropped or []) or None,
         "created": summary.created,
@@ -39,6 +40,11 @@ def model_title(model: ModelDocument) -> str:
     if isinstance(model, ClassifierDocument):
         return f"classifier for {len(model.classes.values)} classes"
     return "regressor" if model.n_targets == 1 else f"regressor for {model.n_targets} targets"
+
+
+def describe_recalibration(model: ModelDocument) -> str | None:
+    found = getattr(model, "recalibration", None)
+    return None if found is None else f"{found.method}, by {found.rows} rows that were not trained on"
 
 
 def describe_column(column: Any) -> dict[str, Any]:

@@ -57,6 +57,14 @@ ReportFile = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON to standard output, for scripts.")]
+RECALIBRATIONS = ("conformal", "isotonic", "std")
+Recalibrate = Annotated[
+    str | None,
+    typer.Option(
+        metavar="METHOD",
+        help=f"{', '.join(RECALIBRATIONS)}: correct the intervals by a fifth of the training rows, held out for it.",
+    ),
+]
 Jobs = Annotated[int, typer.Option(min=1, help="Number of parallel processes, with one thread each.")]
 ResultsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of results written by `hetcal bench run`.")]
 
@@ -114,6 +122,7 @@ class FitOptions(CsvOptions, AnswerOptions):
     text: TextColumns = field(default_factory=list)
     seed: Seed = 0
     set: SetPairs = field(default_factory=list)
+    recalibrate: Recalibrate = None
     jobs: Annotated[int, typer.Option(min=1, help="Number of parallel processes while `auto` compares methods.")] = 1
     report: ReportFile = None
 
@@ -141,7 +150,7 @@ class PredictOptions(CsvOptions, AnswerOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateOptions(CsvOptions, AnswerOptions):
-    """Check whether prediction intervals are reliable: those of a model on a table, or any table of (y, mean, std)."""
+    """Check whether prediction intervals are reliable: those of a model on a table, or a table of any predictions."""
 
     command: ClassVar[str] = "evaluate"
     file: Annotated[
@@ -159,6 +168,17 @@ class EvaluateOptions(CsvOptions, AnswerOptions):
     std: Annotated[
         str | None, typer.Option(help="Column of the standard deviation in a table of predictions; `std` by default.")
     ] = None
+    lower: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column of the lower end of the intervals of --level.")
+    ] = None
+    upper: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column of the upper end of the intervals of --level.")
+    ] = None
+    level: Annotated[float, typer.Option(help="Nominal coverage of --lower and --upper.")] = 0.9
+    quantile: Annotated[
+        list[str],
+        typer.Option(metavar="Q=COLUMN", help="Column of a quantile, such as 0.05=low; may be repeated."),
+    ] = field(default_factory=list)
     drop: DroppedColumns = field(default_factory=list)
     group: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column of groups, which are tested as subgroups.")
@@ -173,15 +193,20 @@ class CompareOptions(CsvOptions, AnswerOptions):
     command: ClassVar[str] = "compare"
     table: TableFile
     target: TargetColumn
-    methods: Annotated[str, typer.Option(help="all, hc, paper, or names from `hetcal methods`: hnn,ensemble_hc")] = (
-        "cross_hc,paper"
-    )
+    methods: Annotated[
+        str,
+        typer.Option(
+            help="auto (those of `fit --method auto`), baselines (of scikit-learn), peers (of other libraries, if "
+            "installed), all, hc, paper, or names from `hetcal methods`: hnn,ridge"
+        ),
+    ] = "auto,baselines,peers"
     folds: Annotated[int, typer.Option(min=2, help="Number of folds; each is held out once.")] = 5
     drop: DroppedColumns = field(default_factory=list)
     group: GroupColumn = None
     text: TextColumns = field(default_factory=list)
     seed: Seed = 0
     set: SetPairs = field(default_factory=list)
+    recalibrate: Recalibrate = None
     jobs: Jobs = 1
     report: ReportFile = None
 

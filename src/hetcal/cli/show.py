@@ -19,6 +19,8 @@ def render_result(result: dict[str, Any]) -> str:
 
 def fitted(result: dict[str, Any]) -> list[str]:
     lines = [f"{result['model']}: {result['method']} for {result['target']}, trained on {result['rows']} rows"]
+    if result["recalibrate"]:
+        lines[0] += f", {result['recalibrate']} recalibration by {result['calibration_rows']} others"
     if result["recommendation"]:
         lines.append(f"Chosen by cross-validation: {result['recommendation']}")
     if "report" not in result:
@@ -38,6 +40,14 @@ def judged(result: dict[str, Any]) -> list[str]:
     return lines + report_line(result)
 
 
+def evaluated(result: dict[str, Any]) -> list[str]:
+    lines = [f"Predictions: {result['form']}"] * bool(result["form"])
+    if result["training_rows"]:
+        lines.append(f"{result['training_rows']} of {result['rows']} rows are rows that the model was trained on")
+    lines += [interval["text"] for interval in result["intervals"]]
+    return [*lines, *[""] * bool(lines), *judged(result)]
+
+
 def predicted(result: dict[str, Any]) -> list[str]:
     return [f"{result['rows']} rows predicted" + (f": {result['out']}" if result["out"] != "-" else "")]
 
@@ -52,6 +62,9 @@ def compared(result: dict[str, Any]) -> list[str]:
         rows.append([method["title"], *(show_figure(metrics[name]) for name in COMPARED)])
     floor = show_value(result["ce_noise_floor"])
     note = f"Mean ± standard error over {result['folds']} folds. CE: calibration error; a perfect model has {floor}."
+    if result["recalibration"]:
+        count, method = result["recalibration"]["rows"], result["recalibration"]["method"]
+        note += f" {count} training rows of each fold were not trained on, for {method} recalibration."
     return [*aligned(rows), "", note, "", result["recommendation"]["text"], *report_line(result)]
 
 
@@ -62,7 +75,9 @@ def exported(result: dict[str, Any]) -> list[str]:
 def methods(result: dict[str, Any]) -> list[str]:
     rows = [["name", "title", "sigma from", "trained with"]]
     rows += [[row["name"], row["title"], row["estimator"], row["objective"]] for row in result["methods"]]
-    return aligned(rows)
+    peers = [["name", "only for compare", ""]]
+    peers += [[row["name"], row["title"], "" if row["installed"] else "not installed"] for row in result["peers"]]
+    return [*aligned(rows), "", *aligned(peers)]
 
 
 def described(result: dict[str, Any]) -> list[str]:
@@ -126,7 +141,7 @@ def aligned(rows: list[list[str]]) -> list[str]:
 DESCRIPTIONS = {
     "fit": fitted,
     "predict": predicted,
-    "evaluate": judged,
+    "evaluate": evaluated,
     "compare": compared,
     "info": described,
     "export": exported,

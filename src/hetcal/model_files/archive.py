@@ -173,7 +173,7 @@ def decode_manifest(header: bytes, name: str) -> Manifest:
     if type(version) is int and version > FORMAT_VERSION:
         found = f"format {SHORT.repr(version)}, written by a newer hetcal"
         raise refused(name, f"be of format {FORMAT_VERSION}", found, "upgrade hetcal")
-    if type(version) is int and 0 < version < FORMAT_VERSION:  # since then, columns are scaled differently
+    if type(version) is int and 0 < version < FORMAT_VERSION:  # columns were scaled differently, or keys are missing
         found = f"format {version}, which an unreleased hetcal wrote"
         raise refused(name, f"be of format {FORMAT_VERSION}", found, "fit the model again")
     try:

@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 MOST_CHARACTERS = 2**22  # in an array of classes, each takes as many as the longest
 DATE_FEATURES = 7  # see tabular.encoding.date_features
 MOST_DAYS = 2**63 / (86_400 * 10**6)  # before and after 1970, in datetime64[us]
+LEAST_STEP = 1e-13  # of a map of probabilities, whose slope is then a number
+MOST_POINTS = 2_003  # of a map of probabilities; see metrics.calibration_map.MOST_KNOTS
 MOST_ATOMS = 300  # estimators.atoms.MOST_VALUES, which needs torch; a test keeps them equal
 
 
@@ -169,6 +171,27 @@ class TargetDocument(Document):
             raise ValueError("there is one transform for each target, and all have the same name")
         if self.atoms is not None and len(self.scales) > 1:
             raise ValueError("only a single target has atoms")
+        return self
+
+
+class RecalibrationDocument(Document):
+    """The `Recalibration` of a regressor: a factor of std, and points of the map of probabilities."""
+
+    method: Literal["conformal", "isotonic", "std"]
+    rows: Count
+    factor: Annotated[float, Field(ge=1e-9, le=1e9)]
+    pit: Annotated[FloatList, Field(max_length=MOST_POINTS)]
+    probability: Annotated[FloatList, Field(max_length=MOST_POINTS)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for points in (self.pit, self.probability):
+            if not (len(points) >= 2 and points[0] == 0 and points[-1] == 1 and is_increasing(points)):
+                raise ValueError("the points of the map increase from 0 to 1")
+            if len(points) > 2 and not (points[1] >= LEAST_STEP and points[-2] <= 1 - LEAST_STEP):
+                raise ValueError(f"the first and the last step of the map are at least {LEAST_STEP}")
+        if len(self.pit) != len(self.probability):
+            raise ValueError("there is one probability for each point of the map")
         return self
 
 

@@ -72,7 +72,7 @@ def export_onnx(model: HCRegressor, path: str | Path) -> None:
 
 
 def check_model(model: Any) -> None:
-    """Refuse models without a mean and std, with columns other than numbers, and with atoms."""
+    """Refuse models without a mean and std, with columns other than numbers, recalibrated ones, and with atoms."""
     if not isinstance(model, HCRegressor):
         advice = "the graph returns mean and std, which only HCRegressor has"
         raise must("model", "be an HCRegressor for ONNX", type(model).__name__, advice, TypeError)
@@ -81,6 +81,9 @@ def check_model(model: Any) -> None:
     if others:
         advice = f"the graph accepts only numbers; encode or drop {', '.join(map(repr, others))} and fit again"
         raise must("model", "be fitted on numeric columns for ONNX", others, advice)
+    if model.recalibration_ is not None:
+        advice = "the graph has no map of probabilities; fit again without recalibration"
+        raise must("model", "not be recalibrated for ONNX", model.recalibration_.method, advice)
     if model.atoms_ is not None:
         found = f"one of {len(model.atoms_.values)} value(s)"
         advice = "the graph has no probabilities of values; choose another estimator, such as 'ensemble', and fit again"

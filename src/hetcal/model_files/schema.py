@@ -18,6 +18,7 @@ from hetcal.model_files.learned import (
     NotNegative,
     NumericColumn,
     Positive,
+    RecalibrationDocument,
     Scalar,
     Share,
     TargetDocument,
@@ -27,7 +28,7 @@ from hetcal.model_files.learned import (
 )
 from hetcal.tabular.defaults import NETWORK_SIZES
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 OWN = "own"  # the user's own network, estimator, objective or likelihood, which must be passed to `load`
 # Limits on what a file may request when it is loaded and used, since a few bytes can name any number. Even a layer with
 # few weights takes kilobytes. Draws are kept for every pass and unit, four bytes each. A block of 1024 rows takes 4
@@ -220,6 +221,7 @@ class RegressorDocument(ModelDocument):
     settings: RegressorSettings
     target: TargetDocument
     members: MembersDocument | None
+    recalibration: RecalibrationDocument | None
 
     @property
     def n_targets(self) -> int:
@@ -240,6 +242,12 @@ class RegressorDocument(ModelDocument):
             return super().n_answers
         groups, parts = self.members.groups, self.members.parts
         return parts * max(groups * parts, TREES)  # all choices of one member per group; trees
+
+    @model_validator(mode="after")
+    def _check_recalibration(self) -> Self:
+        if self.recalibration is not None and self.n_targets > 1:
+            raise ValueError("only a single target is recalibrated")
+        return self
 
     @model_validator(mode="after")
     def _check_members(self) -> Self:
@@ -310,6 +318,7 @@ class SummaryDocument(Document):
     created: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|\+00:00)$")] | None = None
     rows: Whole | None = None
     test_rows: Whole | None = None
+    fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None  # of the table that was given to fit
     dropped: Annotated[list[str], Field(fail_fast=True)] | None = None
     group: str | None = None
     metrics: Annotated[dict[str, int | float | str | None], BeforeValidator(few)] | None = None

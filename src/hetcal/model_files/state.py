@@ -19,6 +19,7 @@ from hetcal._checks import check_choice, must
 from hetcal.estimators.atoms import Atoms
 from hetcal.estimators.cross_ensemble import CrossEnsemble, MemberGroup
 from hetcal.families import FAMILIES, Family, StudentT
+from hetcal.metrics.calibration_map import Recalibration
 from hetcal.metrics.history import History
 from hetcal.model_files import learned, schema
 from hetcal.model_files.archive import Contents, explain
@@ -47,6 +48,7 @@ def describe_model(model: Any) -> schema.ModelDocument:
         target = describe_target(model.target_scaler_, model.target_transform_, model.transform_)
         content["target"] = {**target, "atoms": describe_atoms(model.atoms_)}
         content["members"] = describe_members(model.estimator_)
+        content["recalibration"] = describe_recalibration(model.recalibration_)
     else:
         content["classes"] = describe_classes(model.classes_)
     try:
@@ -69,6 +71,7 @@ def restore_model(model: Any, contents: Contents) -> None:
         model.n_targets_ = document.n_targets
         model.target_scaler_, model.target_transform_, model.transform_ = restore_target(document.target)
         model.atoms_ = restore_atoms(document.target.atoms)
+        model.recalibration_ = restore_recalibration(document.recalibration)
     elif isinstance(document, schema.ClassifierDocument):
         model.classes_ = restore_classes(document.classes)
 
@@ -207,6 +210,17 @@ def restore_atoms(document: learned.AtomsDocument | None) -> Atoms | None:
     if document is None:
         return None
     return Atoms(*(np.array([float(end) for end in ends]) for ends in document.model_dump().values()))
+
+
+def describe_recalibration(recalibration: Recalibration | None) -> dict[str, Any] | None:
+    return None if recalibration is None else as_plain(vars(recalibration))
+
+
+def restore_recalibration(document: learned.RecalibrationDocument | None) -> Recalibration | None:
+    if document is None:
+        return None
+    pit, probability = np.array(document.pit), np.array(document.probability)
+    return Recalibration(document.method, document.rows, document.factor, pit, probability)
 
 
 def describe_members(estimator: nn.Module) -> dict[str, int] | None:

@@ -31,8 +31,7 @@ from hetcal.studies.results import Result
 from hetcal.tabular.columns import Table, read_table
 from hetcal.tabular.rows import check_groups
 
-# The recalibrators that return a whole distribution; conformal prediction returns intervals only.
-RECALIBRATED = {name: RECALIBRATORS[name] for name in ("isotonic", "std")}
+# Of the training rows, if a method is recalibrated.
 CALIBRATION_FRACTION = 0.2
 VERSIONS = ("hetcal", "torch", "numpy", "scikit-learn")
 # Parameters of HCRegressor that a study sets itself.
@@ -76,6 +75,12 @@ class Measured:
     predict_seconds: float
 
 
+def fit_model(model: Any, train: Part, recalibrator: str | None, calibration: Part) -> Any:
+    """Fit a model, and recalibrate it by rows that it was not fitted on, if a recalibrator is named."""
+    model.fit(train.X, train.y, groups=train.groups)
+    return RECALIBRATORS[recalibrator](model).fit(calibration.X, calibration.y) if recalibrator else model
+
+
 def measure(fit: Callable[[], Any], test: Part) -> Measured:
     """Call `fit`, which returns a fitted model, let it predict the held-out rows, and measure predictions and time."""
     start = perf_counter()
@@ -117,11 +122,7 @@ def run_cell(protocol: Protocol, cell: Cell, read: ReadRows | None = None) -> Re
     n_train = int((1 - CALIBRATION_FRACTION) * len(train)) if recalibrator else len(train)
     train, calibration = train.take(slice(n_train)), train.take(slice(n_train, None))
 
-    def fit() -> Any:
-        model.fit(train.X, train.y, groups=train.groups)
-        return RECALIBRATED[recalibrator](model).fit(calibration.X, calibration.y) if recalibrator else model
-
-    measured = measure(fit, test)
+    measured = measure(lambda: fit_model(model, train, recalibrator, calibration), test)
     history = getattr(model, "history_", None)  # peers have none
     ended = history and {"epochs": len(history), "best_epoch": history.best_epoch, "stopped": history.stopped}
     packages = model.packages if isinstance(model, Peer) else ()
@@ -234,7 +235,7 @@ def check_protocol(protocol: Protocol) -> None:
             name, recalibrator = split_method(method)
             check_word(protocol.text, "method", name, {**METHODS, **PEERS})
             if recalibrator:
-                check_word(protocol.text, "recalibrator", recalibrator, RECALIBRATED)
+                check_word(protocol.text, "recalibrator", recalibrator, RECALIBRATORS)
             if study.vary and name in PEERS:
                 advice = "its settings are not ours; give it a study of its own"
                 raise must(f"methods of {study.name!r}", "not include a peer where settings vary", name, advice)

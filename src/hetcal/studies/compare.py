@@ -21,10 +21,20 @@ from hetcal.exceptions import TrainingWarning
 from hetcal.methods import DEFAULT, METHODS, PAPER, make
 from hetcal.metrics import CURVE_LEVELS, ce_noise_floor
 from hetcal.metrics.verdict import Evidence, judge_evidence
+from hetcal.recalibration import RECALIBRATORS
 from hetcal.regressor import HCRegressor
-from hetcal.splitting import RowNumbers, Split, split_folds
-from hetcal.studies.cells import Measured, Part, measure, setting_names
+from hetcal.splitting import RowNumbers, Split, split_folds, split_rows
+from hetcal.studies.cells import (
+    CALIBRATION_FRACTION,
+    Measured,
+    Part,
+    fit_model,
+    measure,
+    method_title,
+    setting_names,
+)
 from hetcal.studies.jobs import Outcome, run_jobs
+from hetcal.studies.peers import BASELINES, PEERS, installed_peers
 from hetcal.studies.recommendation import recommend
 from hetcal.studies.statistics import COMPARED, estimate
 from hetcal.tabular.rows import check_groups
@@ -34,27 +44,36 @@ Progress = Callable[[int, int, str], Any]
 
 # All methods except those whose sigma does not depend on X.
 INFORMATIVE = tuple(name for name in METHODS if name not in ("constant_sigma", "random_sigma"))
-METHOD_GROUPS = {"all": INFORMATIVE, "hc": tuple(name for name in METHODS if name.endswith("_hc")), "paper": PAPER}
-# The candidates of `choose_method`: the default, the two cheapest methods, and the best of the others on most tables.
-# Dropout-HC takes longer, and among the paper's methods it had the lowest CRPS on none of 13 tables and splits
-# (benchmarks/paper).
+# The methods to choose among by default, in `choose_method` and in `hetcal compare`: the default, the two cheapest
+# methods, and the best of the others on most tables. Dropout-HC takes longer, and among the paper's methods it had the
+# lowest CRPS on none of 13 tables and splits (benchmarks/paper).
 AUTO = (DEFAULT, "hnn", "quantile_hc", "ensemble_hc")
+METHOD_GROUPS = {
+    "all": INFORMATIVE,
+    "hc": tuple(name for name in METHODS if name.endswith("_hc")),
+    "paper": PAPER,
+    "auto": AUTO,
+    "baselines": tuple(BASELINES),
+}
 AUTO_FOLDS, AUTO_ROWS = 3, 3_000
 
 
 def method_names(methods: str | Sequence[str]) -> tuple[str, ...]:
     """Names of methods, each once, from a list or from a text with commas.
 
-    "all", "hc" and "paper" name several methods, and hyphens may replace underscores.
+    "all", "hc", "paper", "auto", "baselines" and "peers" (those that are installed) name several methods, and hyphens
+    may replace underscores.
 
     >>> method_names("paper, ensemble-hc")
     ('mc_dropout', 'hnn', 'dropout_hc', 'quantile_hc', 'ensemble_hc')
     """
-    known = {**{name: (name,) for name in METHODS}, **METHOD_GROUPS}
+    known = {**{name: (name,) for name in (*METHODS, *PEERS)}, **METHOD_GROUPS, "peers": installed_peers()}
     parts = [part.strip() for part in methods.split(",")] if isinstance(methods, str) else methods
     names = [name for part in parts for name in known[check_choice("methods", underscored(part), known)]]
     if not names:
         raise must("methods", "name at least one method", methods, "give names, or 'all'")
+    for name in set(names) & PEERS.keys():
+        PEERS[name].import_packages()  # a missing library is reported now, not by every fold
     return tuple(dict.fromkeys(names))
 
 
@@ -65,6 +84,7 @@ def choose_method(
     seed: int = 0,
     groups: Sequence[Any] | None = None,
     settings: dict[str, Any] | None = None,
+    recalibrate: str | None = None,
     jobs: int = 1,
     progress: Progress | None = None,
 ) -> tuple[str, dict[str, Any]]:
@@ -85,6 +105,7 @@ def choose_method(
         seed=seed,
         groups=groups,
         settings=settings,
+        recalibrate=recalibrate,
         max_rows=AUTO_ROWS,
         jobs=jobs,
         progress=progress,
@@ -101,6 +122,7 @@ def compare(
     seed: int = 0,
     groups: Sequence[Any] | None = None,
     settings: dict[str, Any] | None = None,
+    recalibrate: str | None = None,
     max_rows: int | None = None,
     jobs: int = 1,
     target: str = "y",
@@ -112,32 +134,32 @@ def compare(
     Args:
         X: (n, d) frame, array or `hetcal.tabular.columns.Table`.
         y: (n,) finite numbers.
-        methods: Names in `METHODS`, or a text for `method_names`.
+        methods: Names in `METHODS` or `PEERS`, or a text for `method_names`.
         folds: Number of folds; each row is held out once.
-        seed: Seed of the folds and of every training run. Apart from the seconds, the same seed gives the same result
-            with any number of `jobs`.
+        seed: Seed of folds and fits; apart from the seconds, the result is the same with any number of `jobs`.
         groups: (n,) labels of rows that belong together; a group is never split between folds.
-        settings: Parameters of `HCRegressor` for every method.
+        settings: Parameters of `HCRegressor` for every method of hetcal; peers have none.
+        recalibrate: "conformal", "isotonic" or "std", by a fifth of the training rows, which are not trained on.
         max_rows: Largest number of rows to use, drawn with the seed: whole groups, if at least `folds` of them fit.
         jobs: Number of processes in parallel, with one thread each; 1 uses this process.
         target, group_name: Names of y and of the groups in the result.
         progress: Called as `progress(done, total, label)` after each fit.
 
     Returns:
-        JSON values: `target`, `rows`, `folds`, `seed`, `groups`, `ce_noise_floor` (of a perfect model on the rows of
-        one fold), `methods` (see `describe_method`) and `recommendation` (see `recommend`). The training rows of two
-        folds overlap, so their results are not independent, and standard errors are somewhat too small (Bengio and
-        Grandvalet, 2004, No unbiased estimator of the variance of K-fold cross-validation).
+        JSON values: `target`, `rows`, `folds`, `seed`, `groups`, `recalibration` (None, or its `method` and the number
+        of `rows` in the first fold), `ce_noise_floor` (of a perfect model on the rows of one fold), `methods` (see
+        `describe_method`) and `recommendation` (see `recommend`). The training rows of two folds overlap, so standard
+        errors are somewhat too small (Bengio and Grandvalet, 2004, No unbiased estimator of the variance of K-fold CV).
 
     Raises:
         ValueError: An argument is invalid (then nothing is trained), or every method failed.
     """
     names = method_names(methods)
     check_number("jobs", jobs, 1, integer=True)
-    task = plan(X, y, groups, settings or {}, folds, seed, max_rows)
+    task = plan(X, y, groups, settings or {}, folds, seed, max_rows, recalibrate)
     fits = run_fits(task, [(fold, name) for fold in range(folds) for name in names], jobs, progress)
     repeat_warnings(fits.values())
-    described = [describe_method(name, [fits[fold, name] for fold in range(folds)]) for name in names]
+    described = [describe_method(name, [fits[fold, name] for fold in range(folds)], recalibrate) for name in names]
     if all(method["failed"] for method in described):
         raise ValueError(f"no method could be trained; {described[0]['title']}, {described[0]['failed']}")
     return {
@@ -146,6 +168,7 @@ def compare(
         "folds": folds,
         "seed": int(seed),
         "groups": None if groups is None else group_name or "groups",
+        "recalibration": recalibrate and {"method": recalibrate, "rows": len(calibration_split(task, 0)[1])},
         "ce_noise_floor": float(np.mean([ce_noise_floor(len(test)) for _, test in task.splits])),
         "methods": described,
         "recommendation": recommend(described, len(task.data)),
@@ -163,12 +186,22 @@ class CrossValidation:
     splits: list[Split]
     settings: dict[str, Any]
     seed: int
+    recalibrate: str | None = None
 
 
 def plan(
-    X: Any, y: ArrayLike, groups: Any, settings: dict[str, Any], folds: int, seed: int, max_rows: int | None
+    X: Any,
+    y: ArrayLike,
+    groups: Any,
+    settings: dict[str, Any],
+    folds: int,
+    seed: int,
+    max_rows: int | None,
+    recalibrate: str | None = None,
 ) -> CrossValidation:
     """Check the arguments, read the table and split its rows."""
+    if recalibrate is not None:
+        check_choice("recalibrate", recalibrate, RECALIBRATORS)
     known = setting_names("estimator", "objective")  # these two distinguish the methods
     for name in settings:
         check_choice("setting", name, known)
@@ -184,7 +217,7 @@ def plan(
         )
     labels = check_groups(groups, len(truth))
     data = Part(table, truth, labels).take(draw_rows(len(truth), labels, max_rows, folds, seed))
-    return CrossValidation(data, split_folds(len(data), folds, seed, data.groups), settings, seed)
+    return CrossValidation(data, split_folds(len(data), folds, seed, data.groups), settings, seed, recalibrate)
 
 
 def draw_rows(n: int, labels: NDArray[np.int64] | None, max_rows: int | None, folds: int, seed: int) -> RowNumbers:
@@ -222,7 +255,7 @@ def run_fits(
         # The last line of a traceback is the message.
         fits[outcome.job] = outcome.result if outcome.error is None else outcome.error.splitlines()[-1]
         if progress is not None:
-            progress(len(fits), len(todo), f"{METHODS[name].title}, fold {fold + 1} of {len(task.splits)}")
+            progress(len(fits), len(todo), f"{method_title(name)}, fold {fold + 1} of {len(task.splits)}")
     return {fit: fits[fit] for fit in todo}
 
 
@@ -254,14 +287,28 @@ def fit_fold(task: CrossValidation, fit: FoldMethod) -> FoldFit | str:
 
 def measure_fold(task: CrossValidation, fit: FoldMethod) -> Measured:
     fold, method = fit
-    train, test = (task.data.take(rows) for rows in task.splits[fold])
+    train, calibration = calibration_split(task, fold)
     if train.groups is not None and len(np.unique(train.groups)) < 2:
         train = replace(train, groups=None)  # all training rows belong together
-    model = make(method, **task.settings, random_state=task.seed)
-    measured = measure(lambda: model.fit(train.X, train.y, groups=train.groups), test)
+    if method in PEERS:
+        model: Any = PEERS[method](random_state=task.seed)
+    else:
+        model = make(method, **task.settings, random_state=task.seed)
+    test = task.data.take(task.splits[fold][1])
+    measured = measure(lambda: fit_model(model, train, task.recalibrate, calibration), test)
     if not math.isfinite(measured.metrics["crps"]):
         raise ValueError("its CRPS exceeds the range of floats")
     return measured
+
+
+def calibration_split(task: CrossValidation, fold: int) -> tuple[Part, Part]:
+    """The training rows of a fold, without those that recalibrate, and these; a group is on one side."""
+    train = task.data.take(task.splits[fold][0])
+    if task.recalibrate is None:
+        return train, train.take(slice(0))
+    groups = train.groups if train.groups is not None and len(np.unique(train.groups)) > 1 else None
+    kept, held_out = split_rows(len(train), CALIBRATION_FRACTION, task.seed, groups)
+    return train.take(np.sort(kept)), train.take(np.sort(held_out))
 
 
 def repeat_warnings(fits: Iterable[FoldFit | str]) -> None:
@@ -274,7 +321,7 @@ def repeat_warnings(fits: Iterable[FoldFit | str]) -> None:
 # The methods.
 
 
-def describe_method(name: str, fits: Sequence[FoldFit | str]) -> dict[str, Any]:
+def describe_method(name: str, fits: Sequence[FoldFit | str], recalibrate: str | None = None) -> dict[str, Any]:
     """A method in a comparison, from its fits on all folds.
 
     Returns:
@@ -283,7 +330,8 @@ def describe_method(name: str, fits: Sequence[FoldFit | str]) -> dict[str, Any]:
         rows). A method that failed has neither curve nor verdict.
     """
     errors = [f"fold {fold} of {len(fits)}: {text}" for fold, text in enumerate(fits, 1) if isinstance(text, str)]
-    method = {"name": name, "title": METHODS[name].title, "failed": errors[0] if errors else None}
+    title = method_title(f"{name}+{recalibrate}" if recalibrate else name)
+    method = {"name": name, "title": title, "failed": errors[0] if errors else None}
     if errors:
         return {**method, "metrics": {}, "curve": None, "verdict": None}
     folds = [fit.measured for fit in fits if isinstance(fit, FoldFit)]

@@ -9,6 +9,7 @@ import numpy as np
 from hetcal.estimators import ESTIMATORS
 from hetcal.methods import METHODS
 from hetcal.metrics.wording import number, percent
+from hetcal.studies.peers import PEERS
 from hetcal.studies.statistics import estimate
 
 # A difference of at most this many of its standard errors is noise. A cheaper method may have a CRPS higher by this
@@ -26,13 +27,15 @@ def recommend(methods: Sequence[dict[str, Any]], rows: int) -> dict[str, str]:
     good: at most 2 % higher, and by at most two standard errors of the difference over the folds. Both conditions are
     needed, because the standard error over few folds can be far off, and many folds reveal differences of no practical
     importance. The cost is the number of passes, not a measured time, so that the same seed always leads to the same
-    recommendation.
+    recommendation. Baselines and peers are recommended only if nothing else was compared, because `hetcal fit` has no
+    such methods; the text says if one of them has a lower CRPS.
 
     Args:
         methods: The `methods` of a comparison, not all of which failed.
         rows: Number of rows of the comparison.
     """
-    lowest, *others = sorted((method for method in methods if not method["failed"]), key=mean_crps)
+    evaluated = sorted((method for method in methods if not method["failed"]), key=mean_crps)
+    lowest, *others = [method for method in evaluated if method["name"] not in PEERS] or evaluated
     best = min(
         [lowest, *(m for m in others if excess(m, lowest) <= PRICE and is_noise(m, lowest))],
         key=lambda method: (passes_per_prediction(method["name"]), mean_crps(method)),
@@ -50,6 +53,11 @@ def recommend(methods: Sequence[dict[str, Any]], rows: int) -> dict[str, str]:
         reason = f"CRPS {score}, with no other method to compare"
     verdict = f'the verdict on its held-out rows is "{best["verdict"]["label"]}": {best["verdict"]["text"]}'
     text = f"{best['title']}: {reason}; {verdict}."
+    better = [method for method in evaluated if mean_crps(method) < mean_crps(best) and method["name"] in PEERS]
+    if better and best["name"] not in PEERS:
+        noise = "within fold noise" if is_noise(best, better[0]) else "more than fold noise"
+        gap = f"{number(mean_crps(better[0]))}, {percent(abs(excess(better[0], best)))} below, {noise}"
+        text += f" {better[0]['title']}, which is not a method of hetcal, has a lower CRPS: {gap}."
     failed = [method["title"] for method in methods if method["failed"]]
     if failed:
         text += f" Not evaluated, because of an error: {', '.join(failed)}."
@@ -80,6 +88,8 @@ def passes_per_prediction(method: str) -> int:
     >>> passes_per_prediction("dropout_hc"), passes_per_prediction("ensemble_hc"), passes_per_prediction("hnn")
     (100, 8, 1)
     """
+    if method in PEERS:
+        return 1
     estimator = METHODS[method].estimator
     if estimator == "cross_ensemble":
         return CROSS_MEMBERS

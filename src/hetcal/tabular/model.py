@@ -175,7 +175,8 @@ class TabularModel(BaseEstimator):
         Args:
             path: By convention it ends in ".hetcal".
             summary: Further information for `hetcal info`: any of `target`, `method`, `created` (a time in UTC),
-                `rows`, `test_rows`, `dropped`, `group` and `metrics`. Versions and the history are always included.
+                `rows`, `test_rows`, `fingerprint`, `dropped`, `group` and `metrics`. Versions and the history are
+                always included.
 
         Raises:
             ValueError: The loaded model would differ from this one, or a setting cannot be written.

@@ -37,7 +37,8 @@ def test_peer(rows, name, tmp_path, monkeypatch):
     model = PEERS[name](random_state=3).fit(X.take(train), y[train], groups=train // 5)
     prediction = model.predict_dist(X.take(test))
     blind = Prediction(np.full(TEST_ROWS, y[train].mean()), np.full(TEST_ROWS, y[train].std()))
-    assert crps(y[test], prediction) < 0.5 * crps(y[test], blind)
+    times = 1.05 if name == "no_model" else 0.5  # it is blind itself
+    assert crps(y[test], prediction) < times * crps(y[test], blind)
     assert os.listdir(tmp_path) == []
     if name not in ("ngboost", "realmlp"):  # these take ten times as long as the others
         again = PEERS[name](random_state=3).fit(X.take(train), y[train], groups=train // 5)
