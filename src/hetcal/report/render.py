@@ -71,7 +71,7 @@ def setting(value: Any) -> str:
     """A listed value as text."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return wording.label(value, 6) if isinstance(value, float) else str(value)
 
 
 def draw_model(content: Mapping[str, Any]) -> dict[str, charts.Chart]:
