@@ -364,7 +364,7 @@ def grouped_z(rng, correlation=0.5, groups=40, size=10, factor=1.0):
 
 
 def test_groups_are_taken_into_account():
-    """40 groups of 10 whose errors have a correlation of 0.5: about half of all calibrated models were denied "Reliable".
+    """40 groups of 10 whose errors have a correlation of 0.5: about half of all calibrated models were denied green.
 
     Given the groups, about 12 % are called "Look closer" or "Not reliable" (`benchmarks/verdict/run.py`); more than 16
     of 60 have a probability below 0.001.

@@ -56,6 +56,7 @@ def evaluate_model(options: EvaluateOptions, source: str) -> dict[str, Any]:
         regressor,
         target=target,
         group=group,
+        is_explained=options.report is not None,
         data={"model": shown_name(options.file), "file": shown_name(source), "rows": len(observations)},
         reproduce=[command_line(options)],
     )

@@ -1,8 +1,9 @@
 """The content of the report on one model: from arrays and a table to a plain dict.
 
 The dict is the report; the page only shows it. It holds numbers, points and sentences, in the order of the page, and
-no markup: `verdict`, `figures`, `calibration`, `sharpness`, `intervals`, `residuals`, `subgroups`, `history`, `data`,
-`settings`, `reproduce`. A section without data is omitted. All figures refer to all rows; only points are a sample.
+no markup: `verdict`, `advice`, `figures`, `calibration`, `sharpness`, `intervals`, `residuals`, `subgroups`,
+`explanation`, `history`, `data`, `settings`, `reproduce`. A section without data is omitted. All figures refer to all
+rows; only points are a sample.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,9 +25,12 @@ from hetcal.metrics.subgroups import FALSE_POSITIVE_RATE
 from hetcal.metrics.verdict import FEWEST_ROWS, judge_evidence
 from hetcal.metrics.wording import count, number, percent
 from hetcal.prediction import Prediction
+from hetcal.report.advice import Situation, advise, is_transformed
 from hetcal.report.charts import round_step
-from hetcal.report.subgroups import describe_subgroups
+from hetcal.report.explanation import describe_explanation
+from hetcal.report.subgroups import date_columns, describe_subgroups
 from hetcal.report.text import clean, commands, finite, listing, without_folders
+from hetcal.tabular.explaining import Explanation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,6 +60,7 @@ def describe(
     features: "pd.DataFrame | Table | None" = None,
     groups: GroupLabels | None = None,
     group_name: str | None = None,
+    explanation: Explanation | None = None,
     history: Mapping[str, Any] | None = None,
     data: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -72,7 +77,9 @@ def describe(
         groups: (n,) labels of rows that belong together, such as the patient. They are subgroups as well, and every
             test takes into account that rows of a group share errors.
         group_name: What the groups are.
-        history: `train`, `validation` (each with a list `objective`), `best_epoch` and `stopped` of the training.
+        explanation: What the predictions depend on, from `hetcal.explain`.
+        history: `train`, `validation` (each with a list `objective`), `criterion`, `best_epoch` and `stopped` of the
+            training.
         data: What to list about the data, label -> value.
         settings: What to list about the model, label -> value.
         reproduce: Commands that reproduce this report. Absolute paths lose their folders, here and in the lists.
@@ -91,8 +98,9 @@ def describe(
         "target": clean(target),
         "rows": len(truth),
         "level": LEVEL,
-        **describe_judgment(judged, subgroups, clean(target)),
+        **describe_judgment(judged, subgroups, clean(target), date_columns(features), reproduce),
         "subgroups": subgroups,
+        "explanation": describe_explanation(explanation),
         "history": describe_training(history),
         "data": listing(data),
         "settings": listing(settings),
@@ -126,17 +134,30 @@ class JudgedRows:
         return cls(truth, prediction, center, lower, upper, widths(prediction, lower, upper), evidence)
 
 
-def describe_judgment(judged: JudgedRows, subgroups: dict[str, Any] | None, target: str) -> dict[str, Any]:
-    """The sections that depend only on the true values and their predictions."""
+def describe_judgment(
+    judged: JudgedRows, subgroups: dict[str, Any] | None, target: str, dates: Sequence[str], reproduce: Sequence[str]
+) -> dict[str, Any]:
+    """The sections that depend on the true values and their predictions."""
     truth, prediction = judged.truth, judged.prediction
     with np.errstate(over="ignore"):
         values = compute_metrics(truth, prediction)
         verdict = judge_evidence(judged.evidence, weak_subgroups=subgroups["weak"] if subgroups else 0)
     scores = {"n": len(truth), **{name: finite(value) for name, value in values.items()}}
     typical = float(np.median(judged.width))
+    worst = subgroups["worst"][0] if subgroups else None
+    situation = Situation(
+        verdict,
+        truth,
+        is_transformed(prediction),
+        dates,
+        f"{worst['name']} {worst['where']}" if worst and worst["stands_out"] else None,
+        next(iter(commands(reproduce)), None),
+        target,
+    )
     text = f"{capitalized(verdict.text)}. The typical width of an interval is {number(typical)}."
     return {
         "verdict": {**verdict.as_dict(), "text": text, "width": typical},
+        "advice": advise(situation),
         "figures": describe_figures(truth, judged.width, scores, target),
         "metrics": scores,
         "calibration": describe_calibration(judged.evidence),
@@ -311,8 +332,9 @@ def describe_residuals(truth: Floats, prediction: Any) -> dict[str, Any]:
 
 
 def describe_training(history: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The objective by epoch; None where there is nothing to draw."""
+    """Objective and criterion by epoch; None where there is nothing to draw."""
     parts = {name: (history or {}).get(name, {}).get("objective", ()) for name in ("train", "validation")}
+    parts["criterion"] = (history or {}).get("criterion", ())
     curves = {name: [finite(value) for value in values] for name, values in parts.items()}
     if history is None or all(value is None for curve in curves.values() for value in curve):
         return None

@@ -3,6 +3,7 @@
 The tests, and why no subgroup is named by chance, are in `hetcal.metrics.subgroups`.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -166,6 +167,17 @@ def find_subgroups(
                 yield Subgroup(kind, name, where, rows)
 
 
+def date_columns(features: "pd.DataFrame | Table | None") -> list[str]:
+    """Names of the columns of dates."""
+    if features is None:
+        return []
+    if isinstance(features, Table):
+        return [name for name, kind in features.kinds.items() if kind == "dates"]
+    if not isinstance(features, pd.DataFrame):
+        return []  # refused elsewhere
+    return [clean(features.columns[i]) for i in range(features.shape[1]) if numbers_or_dates(features.iloc[:, i])[1]]
+
+
 def group_label(group: Any) -> str:
     """A label as a person writes it: a number without a fraction, a date without the time if there is none.
 
@@ -175,7 +187,7 @@ def group_label(group: Any) -> str:
     if isinstance(group, float) and group.is_integer():
         return str(int(group))
     if isinstance(group, np.datetime64 | date) and not pd.isna(group):
-        return str(pd.Timestamp(group)).removesuffix(" 00:00:00")
+        return re.sub(r"\.0+$", "", str(group).replace("T", " ")).removesuffix(" 00:00:00")
     return str(group)
 
 
