@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from hetcal.model_files.load import load
     from hetcal.prediction import Prediction
     from hetcal.regressor import HCRegressor
+    from hetcal.tabular.inspection import inspect
 
 __version__ = "0.1.0"
-__all__ = ["METHODS", "HCClassifier", "HCRegressor", "Prediction", "evaluate", "load", "make"]
+__all__ = ["METHODS", "HCClassifier", "HCRegressor", "Prediction", "evaluate", "inspect", "load", "make"]
 
 _HOMES = {
     "METHODS": "methods",
@@ -25,6 +26,7 @@ _HOMES = {
     "make": "methods",
     "Prediction": "prediction",
     "evaluate": "metrics",
+    "inspect": "tabular.inspection",
 }
 
 

@@ -17,6 +17,10 @@ class DropoutInsertedWarning(HetcalWarning):
     """The user's network has no dropout layer, so dropout layers were inserted."""
 
 
+class InspectionWarning(HetcalWarning):
+    """Something in the table makes results misleading unless an option answers it, such as dates in a random split."""
+
+
 class OtherTargetWarning(HetcalWarning):
     """A model is evaluated on a column other than the one that it was fitted to predict."""
 
@@ -27,6 +31,10 @@ class OutsideRangeWarning(HetcalWarning):
 
 class SharedGroupsWarning(HetcalWarning):
     """Test rows belong to groups that were in the training rows; the model may do worse on new groups."""
+
+
+class SharedRowsWarning(HetcalWarning):
+    """Test rows are copies of training rows, so that the model looks better than it is."""
 
 
 class TrainingWarning(HetcalWarning):

@@ -312,6 +312,7 @@ class SummaryDocument(Document):
     test_rows: Whole | None = None
     dropped: Annotated[list[str], Field(fail_fast=True)] | None = None
     group: str | None = None
+    split: str | None = None
     metrics: Annotated[dict[str, int | float | str | None], BeforeValidator(few)] | None = None
 
 

@@ -1,8 +1,9 @@
 """The content of the report on one model: from arrays and a table to a plain dict.
 
 The dict is the report; the page only shows it. It holds numbers, points and sentences, in the order of the page, and
-no markup: `verdict`, `figures`, `calibration`, `sharpness`, `intervals`, `residuals`, `subgroups`, `history`, `data`,
-`settings`, `reproduce`. A section without data is omitted. All figures refer to all rows; only points are a sample.
+no markup: `verdict`, `figures`, `calibration`, `sharpness`, `intervals`, `residuals`, `subgroups`, `inspection`,
+`history`, `data`, `settings`, `reproduce`. A section without data is omitted. All figures refer to all rows; only
+points are a sample.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ from hetcal.metrics.wording import count, number, percent
 from hetcal.prediction import Prediction
 from hetcal.report.charts import round_step
 from hetcal.report.subgroups import describe_subgroups
-from hetcal.report.text import clean, commands, finite, listing, without_folders
+from hetcal.report.text import LONGEST_VALUE, clean, commands, finite, listing, without_folders
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,6 +57,7 @@ def describe(
     groups: Sequence[Any] | None = None,
     group_name: str | None = None,
     history: Mapping[str, Any] | None = None,
+    inspection: Mapping[str, Any] | None = None,
     data: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     reproduce: Sequence[str] = (),
@@ -71,6 +73,7 @@ def describe(
         groups: (n,) labels, such as the patient, which are subgroups as well.
         group_name: What the groups are.
         history: `train`, `validation` (each with a list `objective`), `best_epoch` and `stopped` of the training.
+        inspection: What `hetcal.inspect(X, y).as_dict()` has found before training.
         data: What to list about the data, label -> value.
         settings: What to list about the model, label -> value.
         reproduce: Commands that reproduce this report. Absolute paths lose their folders, here and in the lists.
@@ -91,6 +94,7 @@ def describe(
         "level": LEVEL,
         **describe_judgment(judged, subgroups, clean(target)),
         "subgroups": subgroups,
+        "inspection": describe_inspection(inspection),
         "history": describe_training(history),
         "data": listing(data),
         "settings": listing(settings),
@@ -300,6 +304,28 @@ def describe_residuals(truth: Floats, prediction: Any) -> dict[str, Any]:
     else:
         text = f"In {agree} of {len(bins)} bins of rows the error is as large as predicted, within noise."
     return {"bins": bins, "points": points, "text": text}
+
+
+def describe_inspection(inspection: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What was seen before training; names of columns are made safe, and columns are a table."""
+    if inspection is None:
+        return None
+    columns = [
+        {**column, "name": clean(column["name"]), "use": clean(column["use"])} for column in inspection["columns"]
+    ]
+    return {
+        "rows": inspection["rows"],
+        "target": clean(inspection["target"]["text"], LONGEST_VALUE),
+        "columns": columns,
+        "findings": [
+            {
+                **finding,
+                "text": clean(finding["text"], LONGEST_VALUE),
+                "flag": finding["flag"] and clean(finding["flag"]),
+            }
+            for finding in inspection["findings"]
+        ],
+    }
 
 
 def describe_training(history: Mapping[str, Any] | None) -> dict[str, Any] | None:
