@@ -186,7 +186,9 @@ def test_forward_in_time(table):
     frame = pd.read_csv(table)
     frame["day"] = np.random.default_rng(0).permutation(pd.date_range("2024-01-01", periods=60))
     frame.to_csv(table, index=False)
-    with pytest.warns(InspectionWarning, match=r"day, 2024-01-01 to 2024-02-29\), .* later .* with --time day$"):
+    with pytest.warns(
+        InspectionWarning, match=r"^day holds dates \(2024-01-01 to 2024-02-29\), .* later .* with --time day$"
+    ):
         fit(table)
     result, model = fit(table, time="day")
     assert result["split"] == "the latest rows by day"

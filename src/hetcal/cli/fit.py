@@ -40,7 +40,7 @@ def fit_file(options: FitOptions) -> dict[str, Any]:
             model,
             target=options.target,
             group=options.group,
-            data={**list_data(options, train, test), "test rows are": split.how},
+            data={**list_data(options, train, test), "split": split.how},
             inspection=inspection,
             has_own_split=options.test is None,
             history=asdict(model.history_),

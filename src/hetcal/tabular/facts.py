@@ -57,7 +57,7 @@ class TargetFacts:
             f"{self.name}: from {label(self.low)} to {label(self.high)}{steps}, skewness {number(self.skewness, 2)}, "
         )
         said += count(self.different, "different value")
-        if self.commonest_share < FREQUENT:
+        if self.commonest_share < FREQUENT or self.commonest_share * self.different < 1 + 1e-9:
             return said
         return (
             f"{said}; {percent(self.commonest_share)} of the rows have {label(self.commonest)}, the most frequent one"

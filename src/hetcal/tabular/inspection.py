@@ -111,13 +111,13 @@ def inspect(
     >>> X = np.column_stack([np.arange(100.0), random.normal(size=100), np.ones(100)])
     >>> print(inspect(X, random.lognormal(sigma=2, size=100)))
     100 rows, 3 features
-      y: from 0.00826 to 37.8, skewness 3.2, 100 different values; 1.0 % of the rows have 0.00826, the most frequent one
+      y: from 0.00826 to 37.8, skewness 3.2, 100 different values
       standardized number: x0 and x1
       ignored, because it is constant: x2
     * x0 looks like an id: 100 whole numbers without gaps; omit it with --drop x0
     * x2 is constant; omit it with --drop x2
     * y is positive with a long tail (skewness 3.2); if the intervals disappoint, train on its logarithm with
-          --set target_transform=log
+      --set target_transform=log
     """
     table = X if isinstance(X, Table) else read_any(X)
     values = check_regression_target(np.asarray(y))
@@ -172,8 +172,8 @@ class Look:
         dates = self.table.columns[name]
         first, last = (np.datetime_as_string(day, "D") for day in (np.nanmin(dates), np.nanmax(dates)))
         said = (
-            f"the rows have dates ({name}, {first} to {last}), and a random split tests on rows between the training "
-            "rows: it hides how much worse the model is on rows that are later than all of them"
+            f"{name} holds dates ({first} to {last}), and a random split tests on rows between the training rows in "
+            "time: it hides how much worse the model is on rows that are later than all of them"
         )
         yield answer("dates", said, "test on the later rows", f"--time {shlex.quote(name)}", is_warning=True)
 
@@ -190,7 +190,7 @@ class Look:
         else:
             yield answer(
                 "equal_rows",
-                f"{said}, and copies stay on one side of the split of `hetcal fit`",
+                f"{said}, and copies stay on one side of the test split",
                 "split at random",
                 "--split random",
             )
