@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hetcal.splitting import hold_out, split_folds, split_rows
+from hetcal.splitting import hold_out, split_by_time, split_folds, split_rows
 
 GROUPS = np.repeat(np.arange(20), 5)
 
@@ -32,6 +32,23 @@ def test_the_seed_decides(groups):
 def test_each_row_is_held_out_in_one_fold(groups):
     held_out = np.concatenate([test for _, test in split_folds(100, 5, seed=0, groups=groups)])
     assert sorted(held_out) == list(range(100))
+
+
+@pytest.mark.parametrize(
+    ("times", "fraction", "test"),
+    [
+        ([5, 4, 3, 2, 1], 0.2, [0]),
+        ([1, 1, 1, 2], 0.5, [3]),  # the same time is never on both sides
+        ([1, 2, 2, 2], 0.1, [1, 2, 3]),  # at least one time is tested, and one remains
+        (["2024-03-01", "2023-01-01", "2024-03-02"], 0.3, [2]),
+    ],
+)
+def test_later_rows_are_tested(times, fraction, test):
+    times = np.array(times, dtype="datetime64[us]" if isinstance(times[0], str) else float)
+    train, tested = split_by_time(times, fraction)
+    assert tested.tolist() == test
+    assert sorted([*train, *tested]) == list(range(len(times)))
+    assert times[train].max() < times[tested].min()
 
 
 def test_hold_out_takes_whole_groups_until_about_as_many_rows():

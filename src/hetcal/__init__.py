@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from hetcal.prediction import Prediction
     from hetcal.regressor import HCRegressor
     from hetcal.tabular.explaining import explain
+    from hetcal.tabular.inspection import inspect
 
 __version__ = "0.1.0"
-__all__ = ["METHODS", "HCClassifier", "HCRegressor", "Prediction", "evaluate", "explain", "load", "make"]
+__all__ = ["METHODS", "HCClassifier", "HCRegressor", "Prediction", "evaluate", "explain", "inspect", "load", "make"]
 
 _HOMES = {
     "METHODS": "methods",
@@ -27,6 +28,7 @@ _HOMES = {
     "Prediction": "prediction",
     "evaluate": "metrics",
     "explain": "tabular.explaining",
+    "inspect": "tabular.inspection",
 }
 
 

@@ -17,6 +17,10 @@ class DropoutInsertedWarning(HetcalWarning):
     """The user's network has no dropout layer, so dropout layers were inserted."""
 
 
+class InspectionWarning(HetcalWarning):
+    """Something in the table makes results misleading unless an option answers it, such as dates in a random split."""
+
+
 class OtherTargetWarning(HetcalWarning):
     """A model is evaluated on a column other than the one that it was fitted to predict."""
 
@@ -31,6 +35,10 @@ class SharedGroupsWarning(HetcalWarning):
 
 class TrainingRowsWarning(HetcalWarning):
     """A model is evaluated on the rows that it was trained on, which look better than new rows."""
+
+
+class SharedRowsWarning(HetcalWarning):
+    """Test rows are copies of training rows, so that the model looks better than it is."""
 
 
 class TrainingWarning(HetcalWarning):

@@ -1,8 +1,10 @@
-"""Splits into training and held-out rows, at random or by whole groups, for validation, tests and folds.
+"""Splits into training and held-out rows, at random, by groups or in time, for validation, tests and folds.
 
 Rows of one group (a patient, a day) always stay on the same side, so that held-out rows are new to the model in the
 same way as the rows that it will predict later.
 """
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +33,20 @@ def split_rows(n: int, test_fraction: float, seed: int, groups: NDArray[np.int64
     splitter = GroupShuffleSplit(n_splits=1, test_size=test_fraction, random_state=seed)
     train, test = next(splitter.split(np.empty(n), groups=groups))
     return generator.permutation(train), test
+
+
+def split_by_time(times: NDArray[Any], test_fraction: float) -> Split:
+    """Train on the earlier rows, test on about that fraction of the rows, the latest; equal times stay on one side.
+
+    >>> split_by_time(np.array([2021, 2019, 2021, 2020, 2020]), test_fraction=0.4)
+    (array([1, 3, 4]), array([0, 2]))
+    """
+    known, ranks = np.unique(times, return_inverse=True)
+    if len(known) < 2:
+        raise must("time", "have at least 2 different values", str(known[0]), "rows of one time cannot be split by it")
+    rows_from = np.cumsum(np.bincount(ranks)[::-1])[::-1]  # number of rows at each time or later
+    first = 1 + int(np.argmin(np.abs(rows_from[1:] - test_fraction * len(ranks))))
+    return np.flatnonzero(ranks < first), np.flatnonzero(ranks >= first)
 
 
 def split_folds(n: int, folds: int, seed: int, groups: NDArray[np.int64] | None = None) -> list[Split]:

@@ -4,8 +4,9 @@ import inspect
 from pathlib import Path
 
 import pytest
+import typer
 
-from hetcal.cli.app import BENCH_COMMANDS, COMMANDS, find_function
+from hetcal.cli.app import BENCH_COMMANDS, COMMANDS, app, find_function
 from hetcal.cli.arguments import check_files, parameters_of, split_words
 from hetcal.cli.options import EvaluateOptions, FitOptions, PredictOptions
 
@@ -27,6 +28,22 @@ def test_the_order_is_that_of_the_help():
     assert [parameter.name for parameter in parameters if parameter.is_positional] == ["model", "table"]
     assert parameters[3].default == ["0.9"]
     assert parameters[0].default is inspect.Parameter.empty
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--target", "y", "--target", "z"], r"--target must be given once, .*; fit one model per target, or all"),
+        (["--target", "y", "--seed", "1", "--seed=2"], r"--seed must be given once, .*; omit all but one"),
+    ],
+)
+def test_an_option_that_is_given_twice_is_refused(words, message):
+    """Otherwise the last one would be used silently. Lists and flags may be repeated."""
+    fit = typer.main.get_command(app).commands["fit"]
+    with pytest.raises(ValueError, match=message):
+        fit.make_context("fit", ["t.csv", "--out", "m.hetcal", *words])
+    repeated = ["--target", "y", "--drop", "a", "--drop", "b", "-q", "-q"]
+    assert fit.make_context("fit", ["t.csv", "--out", "m.hetcal", *repeated]).params["drop"] == ["a", "b"]
 
 
 def test_options_do_not_share_their_lists():

@@ -9,10 +9,11 @@ from numpy.testing import assert_array_equal
 
 import hetcal
 from hetcal.cli.columns import Observations
-from hetcal.cli.fit import fit_file, hold_out_rows
+from hetcal.cli.fit import fit_file
 from hetcal.cli.options import FitOptions
 from hetcal.cli.show import render_result
-from hetcal.exceptions import SharedGroupsWarning
+from hetcal.cli.splits import hold_out_rows, rows_kept_together
+from hetcal.exceptions import InspectionWarning, SharedGroupsWarning, SharedRowsWarning
 from hetcal.model_files.archive import read_model_file
 from hetcal.regressor import HCRegressor
 from hetcal.tabular.columns import read_table
@@ -44,36 +45,11 @@ def observe(frame, group=None):
     )
 
 
-def test_groups_are_never_split():
-    """Every patient is on one side only, for several seeds; without groups they are not. Rows stay in order."""
-    groups = np.array([f"p{i % 12}" for i in range(60)], dtype=object)
-    rows = Observations(read_table(pd.DataFrame({"a": range(60)})), np.arange(60.0), groups)
-    for seed in range(5):
-        train, test = hold_out_rows(rows, 0.25, seed)
-        assert set(train.groups).isdisjoint(test.groups)
-        assert len(train) + len(test) == 60
-        assert len(set(test.groups)) == 3
-        assert (np.diff(train.y) > 0).all()
-        assert (np.diff(test.y) > 0).all()
-    train, test = hold_out_rows(Observations(rows.X, rows.y), 0.25, 0)
-    assert not set(groups[train.y.astype(int)]).isdisjoint(groups[test.y.astype(int)])
-    assert sorted([*train.y, *test.y]) == list(range(60))
-    assert (np.diff(test.y) > 0).all()
-
-
-def test_too_few_rows_to_split():
-    rows = Observations(read_table(pd.DataFrame({"a": range(20)})), np.arange(20.0))
-    with pytest.raises(ValueError, match=r"test_size must leave at least one of 20 rows for training, got"):
-        hold_out_rows(rows, 0.99, 0)
-    with pytest.raises(ValueError, match=r"the table must have at least 5 rows to be split, got .*=4; give more rows"):
-        hold_out_rows(rows.take(np.arange(4)), 0.2, 0)
-
-
 def test_the_file_is_the_model_that_was_evaluated(table):
     """Its test metrics follow from the file; the same seed gives the same model, another seed another model."""
     result, model = fit(table, drop=["patient"])
     rows = observe(pd.read_csv(table))
-    _, test = hold_out_rows(rows, 0.2, seed=0)
+    _, test = hold_out_rows(rows, 0.2, 0, None)
     again = hetcal.evaluate(test.y, model.predict_dist(test.X))
     assert result["metrics"]["crps"] == pytest.approx(again["crps"])
     _, same = fit(table, drop=["patient"])
@@ -134,7 +110,8 @@ def test_test_rows_are_kept_from_training_and_from_the_choice(table, calls, grou
     drop = [] if group else ["patient"]
     result, _ = fit(table, method="auto", seed=3, group=group, drop=drop)
     frame = pd.read_csv(table)
-    train, _ = hold_out_rows(observe(frame, group), 0.2, seed=3)
+    rows = observe(frame, group)
+    train, _ = hold_out_rows(rows, 0.2, 3, rows_kept_together(rows)[0])
     for X, y, options in calls.values():
         assert_array_equal(X.columns["a"], train.X.columns["a"])
         assert_array_equal(y, train.y)
@@ -146,7 +123,10 @@ def test_test_rows_are_kept_from_training_and_from_the_choice(table, calls, grou
 def test_groups_of_the_test_table_in_the_training_table_are_reported(table):
     frame = pd.read_csv(table)
     frame[frame["patient"].isin(["p0", "p1"])].to_csv(table.parent / "test.csv", index=False)
-    with pytest.warns(SharedGroupsWarning, match="2 of 2 groups of the test table are also in the training table"):
+    with (
+        pytest.warns(SharedRowsWarning, match="10 of 10 test rows are exact copies of training rows"),
+        pytest.warns(SharedGroupsWarning, match="2 of 2 groups of the test rows are also in the training rows"),
+    ):
         fit(table, test=str(table.parent / "test.csv"), group="patient")
 
 
@@ -176,7 +156,7 @@ def test_labels_that_look_like_numbers_stay_labels(table):
     frame = pd.read_csv(table)
     frame["patient"] = [str(7000 + i % 3) for i in range(60)]
     frame.to_csv(table, index=False)
-    frame[frame["patient"] == "7001"].to_csv(table.parent / "test.csv", index=False)
+    frame[frame["patient"] == "7001"].assign(a=0.5).to_csv(table.parent / "test.csv", index=False)
     result, model = fit(table, text=["patient"], test=str(table.parent / "test.csv"))
     assert model.encoder_.kinds == {"a": "numbers", "patient": "text"}
     assert model.encoder_.vocabularies["patient"].labels == ["7000", "7001", "7002"]
@@ -217,3 +197,60 @@ def test_recalibration(table, method, group, monkeypatch):
 def test_an_unknown_recalibration_is_refused_before_the_table_is_read(table):
     with pytest.raises(ValueError, match=r"recalibrate must be one of .*, got recalibrate='isotonik'; did you mean"):
         fit(table.parent / "none.csv", recalibrate="isotonik")
+
+
+def test_what_was_seen_before_training(table):
+    """It is in the result, in the report and in its page; the file remembers how the test rows were chosen."""
+    frame = pd.read_csv(table)
+    frame = pd.concat([frame, frame[:6]]).assign(copy=lambda rows: rows["a"])
+    frame.to_csv(table, index=False)
+    page = table.parent / "report.html"
+    result, _ = fit(table, report=page, group=None, drop=["patient"])
+    found = {finding["name"]: finding for finding in result["inspection"]["findings"]}
+    assert set(found) == {"equal_rows", "duplicate", "few_test_rows"}
+    assert found["duplicate"]["flag"] == "--drop copy"
+    assert [entry["text"] for entry in result["report"]["inspection"]["findings"]] == [
+        entry["text"] for entry in result["inspection"]["findings"]
+    ]
+    assert "copy repeats a in every row; omit it with --drop copy." in page.read_text(encoding="utf-8")
+    assert read_model_file(table.parent / "model.hetcal").summary.split == "at random, equal rows on one side"
+    assert result["choices"] == {"target transform": "none"}
+    json.dumps(result, allow_nan=False)
+
+
+def test_forward_in_time(table):
+    """With --time, the test rows are the latest; without it, dates are worth a warning."""
+    frame = pd.read_csv(table)
+    frame["day"] = np.random.default_rng(0).permutation(pd.date_range("2024-01-01", periods=60))
+    frame.to_csv(table, index=False)
+    with pytest.warns(
+        InspectionWarning, match=r"^day holds dates \(2024-01-01 to 2024-02-29\), .* later .* with --time day$"
+    ):
+        fit(table)
+    result, model = fit(table, time="day")
+    assert result["split"] == "the latest rows by day"
+    assert result["test_rows"] == 12
+    last = np.datetime64("2024-02-17") - np.datetime64("1970-01-01")
+    assert model.encoder_.ranges["day"][1] == last.astype(int)
+    assert "dates" not in {finding["name"] for finding in result["inspection"]["findings"]}
+    result, model = fit(table, time="day", drop=["day"])
+    assert list(model.encoder_.kinds) == ["a", "patient"]
+    assert result["test_rows"] == 12
+
+
+def test_rows_without_a_target(table):
+    """They are refused with the option that omits them."""
+    frame = pd.read_csv(table)
+    frame.loc[[3, 7], "y"] = np.nan
+    frame.to_csv(table, index=False)
+    with pytest.raises(ValueError, match=r"see rows 5, 9; remove these rows, or let .* with --drop-missing-target"):
+        fit(table)
+    result, _ = fit(table, drop_missing_target=True)
+    assert result["rows"] + result["test_rows"] == 58
+    assert result["inspection"]["findings"][0]["text"] == "2 rows without a target were omitted"
+
+
+def test_a_constant_target_is_refused(table):
+    pd.read_csv(table).assign(y=3).to_csv(table, index=False)
+    with pytest.raises(ValueError, match=r"y must vary, got y=3.0; all rows have this value"):
+        fit(table)

@@ -89,3 +89,19 @@ def test_rows_far_outside_the_training_range_are_reported(files):
     with pytest.warns(OutsideRangeWarning, match="column 'a' lies far outside .* in 4 of 90 rows"):
         result = run(folder)
     assert result["outside_range"] == {"a": 4}
+
+
+def test_dates_beyond_the_training_rows_are_counted(tmp_path):
+    """Every one of them: a year beyond a training period of weeks, and the day after it."""
+    days = pd.date_range("2024-01-01", periods=60)
+    X = pd.DataFrame({"day": days, "a": np.random.default_rng(0).normal(size=60)})
+    model = hetcal.make("hnn", max_epochs=1, width=8, depth=1, random_state=0).fit(X, X["a"])
+    model.save(tmp_path / "model.hetcal")
+    for shift, beyond in [(366, 60), (1, 1), (0, 0), (-1, 1)]:
+        X.assign(day=days + pd.Timedelta(days=shift)).to_csv(tmp_path / "new.csv", index=False)
+        if beyond:
+            with pytest.warns(OutsideRangeWarning, match=f"'day' lies beyond the dates .* in {beyond} of 60 rows"):
+                result = run(tmp_path)
+        else:
+            result = run(tmp_path)
+        assert result["outside_range"] == ({"day": beyond} if beyond else {})

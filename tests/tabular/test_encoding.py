@@ -217,7 +217,7 @@ def test_ranges_are_those_of_the_present_values():
 
 
 def test_values_far_outside_the_range_are_counted():
-    """Beyond the range by more than half its width; missing values and labels do not count."""
+    """Beyond the range by more than half its width, dates by anything; missing values and labels do not count."""
     frame = pd.DataFrame({"a": [0.0, 10.0], "b": [np.nan] * 2, "t": ["x", "y"], "d": pd.to_datetime(["2020", "2021"])})
     encoder = TableEncoder().fit(read_table(frame), np.ones(2))
     new = pd.DataFrame({"a": [-6.0, 14.9, np.nan], "b": [9.0, 0.0, 1.0], "t": ["z"] * 3})

@@ -1,6 +1,7 @@
 """The rows that are trained on: equal rows merged, mixed rows cut, weights, groups and seeds checked."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from hetcal.tabular.rows import (
     cut_mixed_rows,
     draw_seed,
     merge_equal_rows,
+    number_equal_rows,
 )
 
 RNG = np.random.default_rng(0)
@@ -61,6 +63,14 @@ def test_equal_rows_of_different_groups_stay_apart():
     assert_array_equal(copies, merged)
     assert sorted(zip(kept.tolist(), merged.tolist(), strict=True)) == [(0, 1.0), (1, 2.0), (3, 1.0)]
     assert len(merge_equal_rows(table, y, weights)[0]) == 2
+
+
+def test_equal_rows_have_equal_numbers():
+    table = read_table(pd.DataFrame({"a": [1, 2, 1, 1], "b": ["x", "y", "x", "x"]}))
+    numbers = number_equal_rows(table, np.array([5.0, 5.0, 5.0, 6.0]))
+    assert numbers[0] == numbers[2]
+    assert len(set(numbers)) == 3
+    assert len(set(number_equal_rows(table, np.full(4, 5.0), np.array([0, 0, 1, 1])))) == 3
 
 
 def test_only_mixed_rows_are_cut():

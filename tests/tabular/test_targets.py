@@ -26,7 +26,10 @@ from hetcal.tabular.targets import (
     ("y", "message"),
     [
         (np.array([1j]), r"^y must hold real numbers; Complex data not supported, got y='complex128'"),
-        (np.array(["a"]), r"^y must hold numbers, got y='str32'; convert text or dates to numbers first$"),
+        (
+            np.array(["a"]),
+            r"^y must hold numbers, got y='str32'; use HCClassifier for classes, or convert it to numbers first$",
+        ),
         (np.zeros((2, 2, 2)), r"^y must be \(n,\), or \(n, k\) for k targets, got y='array of shape \(2, 2, 2\)'"),
         (np.array([[1.0, 2.0], [3.0, np.nan]]), r"^y\[:, 1\] must be finite"),
     ],

@@ -17,7 +17,7 @@ except ImportError:
     sys.exit("the command line needs typer and rich; install them with: pip install 'hetcal[cli]'")
 
 from hetcal.cli import options as given
-from hetcal.cli.arguments import check_files, signature_of
+from hetcal.cli.arguments import OnceCommand, check_files, signature_of
 
 DESCRIPTION = "Prediction intervals that mean what they say: from a table to a model file, predictions and a report."
 EXIT_INTERRUPTED = 130  # what a shell expects after Ctrl-C, and what typer exits with silently
@@ -55,7 +55,7 @@ def add_command(group: typer.Typer, options_type: Any, place: str) -> None:
             tell(result, getattr(options, "json", False), getattr(options, "quiet", False))
 
     command.__signature__ = signature_of(options_type)  # type: ignore[attr-defined]
-    group.command(options_type.command, help=inspect.getdoc(options_type))(command)
+    group.command(options_type.command, cls=OnceCommand, help=inspect.getdoc(options_type))(command)
 
 
 def find_function(place: str) -> Any:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand, TyperOption
 from typer.models import ArgumentInfo
 
 from hetcal.cli.options import Reads, Writes
@@ -57,6 +58,27 @@ def signature_of(options_type: Any) -> inspect.Signature:
         for parameter in parameters_of(options_type)
     ]
     return inspect.Signature(parameters)
+
+
+class OnceCommand(TyperCommand):
+    """A command that refuses an option that is given twice, of which click would silently use the last."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        _, _, given = self.make_parser(ctx).parse_args(list(args))
+        for parameter in given:
+            once = isinstance(parameter, TyperOption) and not (parameter.multiple or parameter.is_flag)
+            if once and given.count(parameter) > 1:
+                raise refuse_twice(parameter.opts[0])
+        return super().parse_args(ctx, args)
+
+
+def refuse_twice(flag: str) -> Exception:
+    from hetcal._checks import must
+
+    advice = "omit all but one"
+    if flag == "--target":
+        advice = "fit one model per target, or all of them from Python with HCRegressor().fit(X, Y)"
+    return must(flag, "be given once", "two or more", advice)
 
 
 def split_words(text: str | None) -> list[str] | None:

@@ -64,6 +64,15 @@ def fingerprint_of(parts: Sequence[Observations]) -> str:
     return digest.hexdigest()[:16]
 
 
+def drop_missing_target(data: NumberedTable, target: str) -> NumberedTable:
+    """Omit the rows without a target."""
+    check_choice("target", target, data.table.columns)
+    present = np.flatnonzero(~data.table.missing(target))
+    if not len(present):
+        raise must("target", "have a value in some row", target, "the column is empty; choose another one")
+    return NumberedTable(data.table.take(present), data.rows[present])
+
+
 def check_dropped(target: str, group: str | None, drop: Sequence[str]) -> None:
     """Check the columns of --drop before the file is read without them."""
     if target in drop or target == group:
@@ -83,9 +92,13 @@ def check_numbers(data: NumberedTable, role: str, column: str, positive: bool = 
     if kind != "numbers":
         first = None if missing.all() else str(values[~missing][0])
         advice = f"it is a column of {kind} ({name_rows(data, ~missing)}); choose another column or convert it"
+        if role == "target" and kind == "text":
+            advice += ", or use hetcal.HCClassifier from Python if it holds classes"
         raise must(name, "hold numbers", first, advice)
     if missing.any():
         advice = f"see {name_rows(data, missing)}; remove these rows"
+        if role == "target":
+            advice += ", or let `hetcal fit` omit them with --drop-missing-target"
         raise must(name, "have a value in every row", "missing", advice)
     if positive and not (values > 0).all():
         wrong = values <= 0

@@ -1,43 +1,38 @@
 """`hetcal fit`: from a table to a model file, evaluated on rows that the model has not seen.
 
-The steps, in order: read the table, hold out rows, choose a method, train, evaluate, save.
+The steps, in order: read the table, hold out rows, inspect them, choose a method, train, evaluate, save.
 """
 
-import warnings
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-
 from hetcal._checks import check_choice, check_number, must, underscored
-from hetcal.cli.columns import Observations, check_dropped, check_features, fingerprint_of, split_columns
+from hetcal.cli.columns import Observations, check_dropped, fingerprint_of
+from hetcal.cli.inspecting import inspect_split
 from hetcal.cli.judging import judge_model, write_report
 from hetcal.cli.options import RECALIBRATIONS, FitOptions
 from hetcal.cli.progress import is_watched, steps
 from hetcal.cli.reproduce import command_line, shown_name
 from hetcal.cli.settings import check_estimator_settings, parse_settings
-from hetcal.cli.tables import read_file
-from hetcal.exceptions import SharedGroupsWarning
+from hetcal.cli.show import describe_choices
+from hetcal.cli.splits import check_split, hold_out_calibration, read_split
 from hetcal.methods import make
 from hetcal.regressor import HCRegressor
-from hetcal.splitting import split_rows
-from hetcal.studies.cells import CALIBRATION_FRACTION
 from hetcal.studies.compare import AUTO, INFORMATIVE, choose_method
 
 Comparison = dict[str, Any]
-MINIMUM_ROWS_TO_SPLIT = 5
 
 
 def fit_file(options: FitOptions) -> dict[str, Any]:
     """Train a model, evaluate it on the test rows, save it, and write the report if requested."""
     options = replace(options, method=underscored(options.method))
     settings = check_fit_options(options)
-    train, test = read_observations(options)
-    fingerprint = fingerprint_of([train, *([test] if test is not None and options.test is None else [])])
+    split = read_split(options)
+    train, test = split.train, split.test
+    fingerprint = fingerprint_of([split.rows])
     train, calibration = hold_out_calibration(options, train)
-    if options.report is not None and test is None:
-        raise must("test_size", "be greater than 0 for a report", options.test_size, "a report needs test rows")
+    inspection = inspect_split(options, split, settings).as_dict()
     method, comparison = find_method(options, settings, train)
     model = train_model(options, method, settings, train)
     if options.recalibrate is not None and calibration is not None:
@@ -49,16 +44,19 @@ def fit_file(options: FitOptions) -> dict[str, Any]:
             model,
             target=options.target,
             group=options.group,
-            data=list_data(options, train, calibration, test),
+            data={**list_data(options, train, calibration, test), "split": split.how},
             is_explained=options.report is not None,
+            inspection=inspection,
+            has_own_split=options.test is None,
             history=asdict(model.history_),
             settings=list_settings(method, model, comparison),
             reproduce=[command_line(replace(options, method=method))],
         )
-    summary = summarize_fit(options, method, train, test, content)
+    summary = {**summarize_fit(options, method, train, test, content), "split": split.how}
     model.save(options.out, summary={**summary, "fingerprint": fingerprint})
     result = {"command": options.command, "model": str(options.out), **summary, "recommendation": reason(comparison)}
     result |= {"recalibrate": options.recalibrate, "calibration_rows": 0 if calibration is None else len(calibration)}
+    result |= {"inspection": inspection, "choices": list_choices(model)}
     return result if content is None else {**result, **write_report(content, options.report)}
 
 
@@ -72,53 +70,10 @@ def check_fit_options(options: FitOptions) -> dict[str, Any]:
     settings = parse_settings(options.set)
     check_estimator_settings(settings, AUTO if options.method == "auto" else [options.method])
     check_dropped(options.target, options.group, options.drop)
+    check_split(options)
+    if options.report is not None and options.test is None and options.test_size == 0:
+        raise must("test_size", "be greater than 0 for a report", options.test_size, "a report needs test rows")
     return settings
-
-
-def read_observations(options: FitOptions) -> tuple[Observations, Observations | None]:
-    """Read training and test rows, from one table or from two."""
-    data = read_file(options.table, options.csv_format, texts=options.text, drop=options.drop)
-    train = check_features(split_columns(data, options.target, options.group))
-    if options.test is None:
-        return hold_out_rows(train, options.test_size, options.seed)
-    test_data = read_file(options.test, options.csv_format, kinds=data.table.kinds)
-    test = split_columns(test_data, options.target, options.group)
-    warn_of_shared_groups(train, test)
-    return train, test
-
-
-def hold_out_rows(observations: Observations, test_size: float, seed: int) -> tuple[Observations, Observations | None]:
-    """Split into training and test rows, both in the order of the file; groups are not split."""
-    if test_size == 0:
-        return observations, None
-    n, groups = len(observations), None
-    if observations.groups is not None:
-        labels, groups = np.unique(observations.groups, return_inverse=True)
-        if len(labels) < 2:
-            raise must("group", "have at least 2 different labels", str(labels[0]), "omit --group")
-    if n < MINIMUM_ROWS_TO_SPLIT:
-        rule = f"have at least {MINIMUM_ROWS_TO_SPLIT} rows to be split"
-        raise must("the table", rule, n, "give more rows, or --test-size 0")
-    train, test = split_rows(n, test_size, seed, groups)
-    if not len(train):
-        raise must("test_size", f"leave at least one of {n} rows for training", test_size, "choose a smaller one")
-    return observations.take(np.sort(train)), observations.take(np.sort(test))
-
-
-def hold_out_calibration(options: FitOptions, train: Observations) -> tuple[Observations, Observations | None]:
-    """Take the rows that recalibrate the model away from its training rows, in the way of the test rows."""
-    if options.recalibrate is None:
-        return train, None
-    return hold_out_rows(train, CALIBRATION_FRACTION, options.seed)
-
-
-def warn_of_shared_groups(train: Observations, test: Observations) -> None:
-    """Warn of groups with training and test rows: the model then looks better than it is for new groups."""
-    if train.groups is not None and test.groups is not None:
-        shared = len(np.intersect1d(train.groups, test.groups))
-        if shared:
-            message = f"{shared} of {test.n_groups} groups of the test table are also in the training table"
-            warnings.warn(message, SharedGroupsWarning, stacklevel=3)
 
 
 def find_method(options: FitOptions, settings: dict[str, Any], train: Observations) -> tuple[str, Comparison | None]:
@@ -179,11 +134,15 @@ def list_settings(method: str, model: HCRegressor, comparison: Comparison | None
     changed = {name: value for name, value in model.get_params().items() if value != defaults[name]}
     changed = {name: str(value) for name, value in changed.items() if name not in ("random_state", "progress")}
     settings = {"method": method, **changed, "seed": model.random_state}
-    if model.target_transform_ is not None:
-        settings["target transform"] = model.target_transform_
+    settings |= list_choices(model)
     if comparison is not None:
         settings["why this method"] = reason(comparison)
     return settings
+
+
+def list_choices(model: HCRegressor) -> dict[str, str]:
+    atoms = 0 if model.atoms_ is None else len(model.atoms_.values)
+    return describe_choices(model.target_transform_, model.estimator == "cross_ensemble", atoms)
 
 
 def reason(comparison: Comparison | None) -> str | None:

@@ -3,9 +3,10 @@
 from typing import Any
 
 from hetcal.cli.options import InfoOptions
+from hetcal.cli.show import describe_choices
 from hetcal.model_files.archive import read_model_file
 from hetcal.model_files.learned import NumericColumn
-from hetcal.model_files.schema import ClassifierDocument, ModelDocument
+from hetcal.model_files.schema import ClassifierDocument, ModelDocument, RegressorDocument
 
 
 def describe_file(options: InfoOptions) -> dict[str, Any]:
@@ -18,10 +19,12 @@ def describe_file(options: InfoOptions) -> dict[str, Any]:
         "trained on": None if summary.rows is None else f"{summary.rows} rows",
         "evaluated on": f"{summary.test_rows} rows" if summary.test_rows else None,
         "recalibrated": describe_recalibration(model),
+        "test rows": summary.split,
         "groups": summary.group,
         "omitted": ", ".join(summary.dropped or []) or None,
         "created": summary.created,
         "versions": ", ".join(f"{name} {version}" for name, version in summary.versions.model_dump().items()),
+        **list_choices_of(model),
         "custom parts": ", ".join(sorted(model.settings.own)) or None,
         "size": f"{len(contents.weights) / 1e6:.2f} MB, {len(contents.tensors)} tensors",
     }
@@ -34,6 +37,14 @@ def describe_file(options: InfoOptions) -> dict[str, Any]:
         "settings": {name: flat(value) for name, value in model.settings.model_dump().items() if value is not None},
         "metrics": summary.metrics or {},
     }
+
+
+def list_choices_of(model: ModelDocument) -> dict[str, str]:
+    if not isinstance(model, RegressorDocument):
+        return {}
+    transform = model.target.transforms[0].name if model.target.transforms else None
+    atoms = 0 if model.target.atoms is None else len(model.target.atoms.values)
+    return describe_choices(transform, model.settings.is_cross, atoms)
 
 
 def model_title(model: ModelDocument) -> str:

@@ -12,6 +12,7 @@ from hetcal._files import atomic_write
 from hetcal.cli.columns import Observations
 from hetcal.exceptions import OutsideRangeWarning, UnseenLabelsWarning
 from hetcal.report import describe, render
+from hetcal.tabular.columns import Kind
 from hetcal.tabular.explaining import explain
 
 if TYPE_CHECKING:
@@ -24,17 +25,22 @@ def judge_model(
     *,
     data: Mapping[str, Any],
     is_explained: bool = False,
+    has_own_split: bool = False,
     **content: Any,
 ) -> dict[str, Any]:
     """Return the content of the report on a model's predictions for these rows.
 
     What the predictions depend on is added if `is_explained`; this takes seconds.
+    With `has_own_split` they come from the table of the training rows: dates beyond these are then a matter of the
+    split, and no surprise.
     """
     prediction = model.predict_dist(observations.X)
     unseen, outside = model.count_unseen(observations.X), model.count_outside(observations.X)
-    warn_of_unusual_rows(unseen, outside, len(observations))
+    if has_own_split:
+        outside = {name: rows for name, rows in outside.items() if observations.X.kind(name) != "dates"}
+    warn_of_unusual_rows(unseen, outside, len(observations), observations.X.kinds)
     unusual = {f"rows with an unseen label in {name}": count for name, count in unseen.items()}
-    unusual |= {f"rows far outside the training range of {name}": count for name, count in outside.items()}
+    unusual |= {f"rows {where_outside(observations.X.kinds, name)} of {name}": count for name, count in outside.items()}
     if is_explained:
         content["explanation"] = explain(model, observations.X, observations.y)
     return judge_prediction(observations, prediction, data={**data, **unusual}, **content)
@@ -63,11 +69,18 @@ def write_report(content: dict[str, Any], path: Path | None) -> dict[str, Any]:
     return {"report_file": None if path is None else str(path), "report": content}
 
 
-def warn_of_unusual_rows(unseen: Mapping[str, int], outside: Mapping[str, int], rows: int) -> None:
+def where_outside(kinds: Mapping[str, Kind], name: str) -> str:
+    return "beyond the training dates" if kinds[name] == "dates" else "far outside the training range"
+
+
+def warn_of_unusual_rows(
+    unseen: Mapping[str, int], outside: Mapping[str, int], rows: int, kinds: Mapping[str, Kind]
+) -> None:
     """Warn of rows that are unlike the training rows."""
     for name, count in unseen.items():
         message = f"column {name!r} holds labels that were not seen in training in {count} of {rows} rows"
         warnings.warn(message, UnseenLabelsWarning, stacklevel=3)
     for name, count in outside.items():
-        message = f"column {name!r} lies far outside the range of the training rows in {count} of {rows} rows"
+        where = "beyond the dates" if kinds[name] == "dates" else "far outside the range"
+        message = f"column {name!r} lies {where} of the training rows in {count} of {rows} rows"
         warnings.warn(message, OutsideRangeWarning, stacklevel=3)

@@ -37,6 +37,9 @@ TableFile = Annotated[
 ModelFile = Annotated[
     Path, Reads(), typer.Argument(metavar="MODEL", help="A file written by `hetcal fit` or `model.save`.")
 ]
+# How `hetcal fit` holds out test rows; the first is the default.
+SPLITS = ("distinct", "random")
+
 TargetColumn = Annotated[str, typer.Option(help="Column to predict.")]
 DroppedColumns = Annotated[
     list[str], typer.Option(metavar="COLUMN", help="Column to omit, such as an id; may be repeated.")
@@ -73,7 +76,12 @@ ResultsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of re
 class CsvOptions:
     """The format of CSV files, as far as the user specifies it."""
 
-    separator: Annotated[str | None, typer.Option(help="Separator of CSV columns; detected by default.")] = None
+    separator: Annotated[
+        str | None,
+        typer.Option(
+            help="Separator of CSV columns, such as ; or tab; ' ' is any number of blanks. Detected by default."
+        ),
+    ] = None
     decimal: Annotated[str | None, typer.Option(help="Decimal mark of CSV, . or , ; detected by default.")] = None
     encoding: Annotated[
         str | None, typer.Option(help="Encoding of CSV, such as utf-8 or cp1252; detected by default.")
@@ -117,6 +125,18 @@ class FitOptions(CsvOptions, AnswerOptions):
     test: Annotated[
         str | None, Reads(), typer.Option(metavar="TABLE", help="Table to evaluate on, instead of --test-size.")
     ] = None
+    time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Column of dates or numbers: train on the earlier rows, test on the later."
+        ),
+    ] = None
+    split: Annotated[
+        str, typer.Option(help="distinct: test rows at random, equal rows on one side; random: equal rows on any side.")
+    ] = SPLITS[0]
+    drop_missing_target: Annotated[
+        bool, typer.Option("--drop-missing-target", help="Omit rows without a target, instead of refusing the table.")
+    ] = False
     drop: DroppedColumns = field(default_factory=list)
     group: GroupColumn = None
     text: TextColumns = field(default_factory=list)

@@ -36,7 +36,7 @@ def predict_file(options: PredictOptions) -> dict[str, Any]:
             unseen.update(regressor.count_unseen(chunk.table))
             outside.update(regressor.count_outside(chunk.table))
             show(rows, round(rows / chunk.share) if chunk.share else None)
-    warn_of_unusual_rows(unseen, outside, rows)
+    warn_of_unusual_rows(unseen, outside, rows, regressor.encoder_.kinds)
     unusual = {"unseen_labels": dict(unseen), "outside_range": dict(outside)}
     return {"command": options.command, "out": options.out, "rows": rows, **unusual}
 

@@ -23,6 +23,9 @@ def fitted(result: dict[str, Any]) -> list[str]:
         lines[0] += f", {result['recalibrate']} recalibration by {result['calibration_rows']} others"
     if result["recommendation"]:
         lines.append(f"Chosen by cross-validation: {result['recommendation']}")
+    lines += [f"{name.capitalize()}: {value}" for name, value in result["choices"].items()]
+    if result["test_rows"]:
+        lines.append(f"Tested on {result['test_rows']} rows: {result['split']}")
     if "report" not in result:
         return [*lines, "Not evaluated: there are no test rows"]
     return [*lines, "", *judged(result)]
@@ -94,7 +97,7 @@ def methods(result: dict[str, Any]) -> list[str]:
 
 def described(result: dict[str, Any]) -> list[str]:
     lines = [f"{result['file']}: {result['title']}"]
-    lines += [f"  {name:<14}{value}" for name, value in result["facts"].items()]
+    lines += [f"  {name:<18}{value}" for name, value in result["facts"].items()]
     rows = [["column", "kind", "seen in training"]]
     rows += [[column["name"], column["kind"], seen(column)] for column in result["columns"]]
     lines += ["", *aligned(rows)]
@@ -121,6 +124,16 @@ MOST_LABELS = 8
 
 def day(days: float) -> str:
     return str(np.datetime64(int(np.floor(days)), "D"))
+
+
+def describe_choices(transform: str | None, is_cross: bool, atoms: int) -> dict[str, str]:
+    """What a model has chosen itself: the transform of the target, the shape of the errors, atoms."""
+    choices = {"target transform": transform or "none"}
+    if is_cross:
+        choices["shape of errors"] = "learned from held-out rows"
+    if atoms:
+        choices["atoms"] = f"{atoms} values of the target, on which intervals end"
+    return choices
 
 
 def report_line(result: dict[str, Any]) -> list[str]:

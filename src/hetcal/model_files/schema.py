@@ -321,6 +321,7 @@ class SummaryDocument(Document):
     fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None  # of the table that was given to fit
     dropped: Annotated[list[str], Field(fail_fast=True)] | None = None
     group: str | None = None
+    split: str | None = None
     metrics: Annotated[dict[str, int | float | str | None], BeforeValidator(few)] | None = None
 
 

@@ -2,8 +2,8 @@
 
 The dict is the report; the page only shows it. It holds numbers, points and sentences, in the order of the page, and
 no markup: `verdict`, `advice`, `figures`, `calibration`, `sharpness`, `intervals`, `residuals`, `subgroups`,
-`explanation`, `history`, `data`, `settings`, `reproduce`. A section without data is omitted. All figures refer to all
-rows; only points are a sample.
+`explanation`, `inspection`, `history`, `data`, `settings`, `reproduce`. A section without data is omitted. All figures
+refer to all rows; only points are a sample.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ from hetcal.report.advice import Situation, advise, is_transformed
 from hetcal.report.charts import round_step
 from hetcal.report.explanation import describe_explanation
 from hetcal.report.subgroups import date_columns, describe_subgroups
-from hetcal.report.text import clean, commands, finite, listing, without_folders
+from hetcal.report.text import LONGEST_VALUE, clean, commands, finite, listing, without_folders
 from hetcal.tabular.explaining import Explanation
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def describe(
     group_name: str | None = None,
     explanation: Explanation | None = None,
     history: Mapping[str, Any] | None = None,
+    inspection: Mapping[str, Any] | None = None,
     data: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     reproduce: Sequence[str] = (),
@@ -80,6 +81,7 @@ def describe(
         explanation: What the predictions depend on, from `hetcal.explain`.
         history: `train`, `validation` (each with a list `objective`), `criterion`, `best_epoch` and `stopped` of the
             training.
+        inspection: What `hetcal.inspect(X, y).as_dict()` has found before training.
         data: What to list about the data, label -> value.
         settings: What to list about the model, label -> value.
         reproduce: Commands that reproduce this report. Absolute paths lose their folders, here and in the lists.
@@ -101,6 +103,7 @@ def describe(
         **describe_judgment(judged, subgroups, clean(target), date_columns(features), reproduce),
         "subgroups": subgroups,
         "explanation": describe_explanation(explanation),
+        "inspection": describe_inspection(inspection),
         "history": describe_training(history),
         "data": listing(data),
         "settings": listing(settings),
@@ -329,6 +332,28 @@ def describe_residuals(truth: Floats, prediction: Any) -> dict[str, Any]:
     else:
         text = f"In {agree} of {len(bins)} bins of rows the error is as large as predicted, within noise."
     return {"bins": bins, "points": points, "text": text}
+
+
+def describe_inspection(inspection: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What was seen before training; names of columns are made safe, and columns are a table."""
+    if inspection is None:
+        return None
+    columns = [
+        {**column, "name": clean(column["name"]), "use": clean(column["use"])} for column in inspection["columns"]
+    ]
+    return {
+        "rows": inspection["rows"],
+        "target": clean(inspection["target"]["text"], LONGEST_VALUE),
+        "columns": columns,
+        "findings": [
+            {
+                **finding,
+                "text": clean(finding["text"], LONGEST_VALUE),
+                "flag": finding["flag"] and clean(finding["flag"]),
+            }
+            for finding in inspection["findings"]
+        ],
+    }
 
 
 def describe_training(history: Mapping[str, Any] | None) -> dict[str, Any] | None:

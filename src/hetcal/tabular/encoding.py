@@ -141,7 +141,10 @@ class TableEncoder:
         return {name: count for name, count in counts.items() if count}
 
     def count_outside(self, table: Table) -> dict[str, int]:
-        """Number of rows outside the range seen in `fit` by more than half its width, by column."""
+        """Number of rows outside the range seen in `fit`, by column: for numbers by more than half its width.
+
+        Dates count at once: a table is often a period, and what comes after it is not like it.
+        """
         self._check_kinds(table)
         counts = {name: count_far(table.columns[name], *seen) for name, seen in self.ranges.items() if seen}
         return {name: count for name, count in counts.items() if count}
@@ -168,8 +171,8 @@ class TableEncoder:
 
 
 def count_far(values: NDArray[Any], low: float, high: float) -> int:
-    """Number of values outside a range by more than half its width."""
-    numbers, margin = numbers_or_days(values), high / 2 - low / 2
+    """Number of numbers outside a range by more than half its width, or of dates outside a range of days."""
+    numbers, margin = numbers_or_days(values), 0.0 if values.dtype.kind == "M" else high / 2 - low / 2
     with np.errstate(invalid="ignore", over="ignore"):
         return int(((numbers < low - margin) | (numbers > high + margin)).sum())
 

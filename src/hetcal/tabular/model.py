@@ -162,7 +162,10 @@ class TabularModel(BaseEstimator):
         return self.encoder_.count_unseen(self._read(X, reset=False))
 
     def count_outside(self, X: Any) -> dict[str, int]:
-        """Number of rows of X far outside the range that `fit` has seen, by column; other columns are omitted."""
+        """Number of rows of X far outside the range that `fit` has seen, or beyond its dates, by column.
+
+        Other columns are omitted.
+        """
         check_is_fitted(self)
         return self.encoder_.count_outside(self._read(X, reset=False))
 
@@ -175,8 +178,8 @@ class TabularModel(BaseEstimator):
         Args:
             path: By convention it ends in ".hetcal".
             summary: Further information for `hetcal info`: any of `target`, `method`, `created` (a time in UTC),
-                `rows`, `test_rows`, `fingerprint`, `dropped`, `group` and `metrics`. Versions and the history are
-                always included.
+                `rows`, `test_rows`, `split`, `fingerprint`, `dropped`, `group` and `metrics`. Versions and the history
+                are always included.
 
         Raises:
             ValueError: The loaded model would differ from this one, or a setting cannot be written.

@@ -66,20 +66,40 @@ def merge_equal_rows(
     Equal rows of different `groups` are not merged. y is (n,) or (n, k): numbers, or the labels of classes.
     """
     weighted = np.flatnonzero(weights > 0)
-    table, y = table.take(weighted), y[weighted]
+    order, is_new = sort_equal_rows(table.take(weighted), y[weighted], None if groups is None else groups[weighted])
+    starts = np.flatnonzero(is_new)
+    merged_weights = np.add.reduceat(weights[weighted[order]], starts)
+    return weighted[order[is_new]], merged_weights, np.diff(np.append(starts, len(order))).astype(np.float64)
+
+
+def sort_equal_rows(
+    table: Table, y: NDArray[Any], groups: NDArray[np.int64] | None = None
+) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Return an order of the rows in which equal ones are adjacent, and which of them differ from the one before."""
     x_ranks = np.column_stack([ranks(values) for values in table.columns.values()])  # (n, columns)
     # Odd multipliers and wrap-around sums: a hash per row, so that one sort is enough instead of one per column.
     multipliers = np.random.default_rng(0).integers(2**63, size=x_ranks.shape[1], dtype=np.uint64) * np.uint64(2) + 1
     x_hashes = (x_ranks * multipliers).sum(axis=1, dtype=np.uint64)
     y_ranks = np.column_stack([np.unique(column, return_inverse=True)[1] for column in y.reshape(len(y), -1).T])
-    group_ranks = np.zeros(len(y), dtype=np.uint64) if groups is None else ranks(groups[weighted].astype(np.float64))
+    group_ranks = np.zeros(len(y), dtype=np.uint64) if groups is None else ranks(groups.astype(np.float64))
     order = np.lexsort((group_ranks, *y_ranks.T[::-1], x_hashes))
     keys = np.column_stack([x_ranks, y_ranks.astype(np.uint64), group_ranks])[order]
     is_new = np.ones(len(order), dtype=bool)
     is_new[1:] = (keys[1:] != keys[:-1]).any(axis=1)
-    starts = np.flatnonzero(is_new)
-    merged_weights = np.add.reduceat(weights[weighted[order]], starts)
-    return weighted[order[is_new]], merged_weights, np.diff(np.append(starts, len(order))).astype(np.float64)
+    return order, is_new
+
+
+def number_equal_rows(table: Table, y: NDArray[Any], groups: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    """Number the different rows; equal rows, in X, y and group, have the same number: (n,)."""
+    order, is_new = sort_equal_rows(table, y, groups)
+    numbers = np.empty(len(order), dtype=np.int64)
+    numbers[order] = np.cumsum(is_new) - 1
+    return numbers
+
+
+def numbers_repeat(numbers: NDArray[np.int64]) -> bool:
+    """Whether `number_equal_rows` gave the same numbers so often that the table consists of repeated rows."""
+    return consist_of_repeats(np.bincount(numbers).astype(np.float64))
 
 
 def consist_of_repeats(copies: Floats) -> bool:

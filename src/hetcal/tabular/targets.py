@@ -34,7 +34,14 @@ def check_regression_target(y: NDArray[Any]) -> Floats:
     if y.dtype.kind == "c":
         raise must("y", "hold real numbers; Complex data not supported", y.dtype.name, "use its real part")
     if y.dtype.kind not in "biufO":
-        raise must("y", "hold numbers", y.dtype.name, "convert text or dates to numbers first")
+        advice = "convert it to numbers first"
+        if y.dtype.kind in "SU":
+            advice = "use HCClassifier for classes, or convert it to numbers first"
+        raise must("y", "hold numbers", y.dtype.name, advice)
+    if y.dtype.kind == "O" and any(isinstance(value, str) for value in y.ravel()):
+        raise must(
+            "y", "hold numbers", "text", "use HCClassifier for classes, or convert it to numbers first", TypeError
+        )
     if y.ndim == 2 and y.shape[1] > 1:
         return np.column_stack([check_vector(f"y[:, {j}]", column) for j, column in enumerate(y.T)])
     if y.ndim > 2:

@@ -45,6 +45,13 @@ def find(content, format=CsvFormat(), is_whole=True):  # noqa: B008 (frozen)
         ("a,b,c\n" + ROWS + "1,2\n", ",", ".", True),
         ("a,b,c\n1\n2\n3;4\n", ",", ".", True),
         ("true,false\n1,0\n", ",", ".", True),
+        (" 0.1  18.0   2.3\n 0.2   0.0  7.1 \n", " ", ".", False),
+        ("x y\n1 2\n 3\t4\n", " ", ".", True),
+        ('18.0 8 307.0\t"ford torino"\n15.0 8 350.0\t"buick"\n', " ", ".", True),
+        ("first name,last name\nJo Ann,Van Dyke\n", ",", ".", True),
+        ("full name\nJo Ann\n", ",", ".", True),
+        ("2024-01-31 18:30,5\n2024-02-01 18:30,6\n", ",", ".", False),
+        ("a b;c d\n1 2;3\n4 5;6\n", ";", ".", True),
     ],
 )
 def test_found_out(content, separator, decimal, has_header):

@@ -125,6 +125,14 @@ def test_blank_lines_are_counted_but_no_rows(tmp_path):
     assert frame["a"].to_list() == [1.0, 2.0]
 
 
+def test_blanks_around_and_between_cells(tmp_path):
+    """Any number of spaces and tabs, also around the line; those inside quotation marks belong to the cell."""
+    content = ' 1.5   2.5\t"old  oak" \n\n3.5 4.5\t\t"ash"\n'
+    frame = read(tmp_path / "a.data", content, header=False)
+    assert frame.values.tolist() == [[1.5, 2.5, "old  oak"], [3.5, 4.5, "ash"]]
+    assert frame.index.to_list() == [1, 3]
+
+
 def test_many_spaces_as_separator(tmp_path):
     """Old data files with columns of fixed width are read with --separator ' '."""
     frame = read(tmp_path / "a.csv", " 0.1   2.5\n10.0  12.5\n", separator=" ", header=False)

@@ -15,7 +15,12 @@ from hetcal._checks import must
 
 Records = list[list[str]]
 
-SEPARATORS = ",;\t|"
+SEPARATORS = ",;\t| "
+# Stands for any number of spaces and tabs, as in the tables of Fortran and R.
+BLANKS = " "
+QUOTED_OR_BLANKS = re.compile(r'("[^"]*")|[ \t]+')
+# Sentences have blanks, too: a table of blanks has this share of numbers.
+SHARE_OF_NUMBERS = 0.5
 # Records examined to detect the separator and the decimal mark.
 SAMPLE_RECORDS = 1000
 # A character that divides the records less regularly than this is not a separator.
@@ -109,7 +114,10 @@ def find_encoding(name: str, head: bytes, is_whole: bool) -> str:
 def sample_records(text: str, separator: str, is_whole: bool) -> Records:
     """The first records that are not blank. If the head is only a part of the file, its last record is omitted."""
     records: Records = []
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+    lines = io.StringIO(text, newline="")
+    reader = csv.reader(
+        map(join_blanks, lines) if separator == BLANKS else lines, delimiter=separator, skipinitialspace=True
+    )
     try:
         records.extend(record for record in islice(reader, SAMPLE_RECORDS) if record)
         is_whole = is_whole or next(reader, None) is not None
@@ -118,11 +126,20 @@ def sample_records(text: str, separator: str, is_whole: bool) -> Records:
     return records if is_whole or len(records) < 2 else records[:-1]
 
 
+def join_blanks(line: str) -> str:
+    """Replace the spaces and tabs between cells by one space, and omit those around the line; quoted cells stay.
+
+    >>> join_blanks('  1.5\\t 2  "old oak" \\n')
+    '1.5 2 "old oak"\\n'
+    """
+    return QUOTED_OR_BLANKS.sub(lambda found: found[1] or BLANKS, line.strip()) + "\n"
+
+
 def find_separator(text: str, is_whole: bool) -> str:
     """The character that divides all records into the same number of cells, and into the most numbers.
 
     The second rule prevents `1,5;2,5` from becoming three columns. If no character is regular, the first record
-    decides, and the reader reports the row that differs.
+    decides, and the reader reports the row that differs. Blanks separate only if nothing else makes as many numbers.
     """
     samples = {separator: sample_records(text, separator, is_whole) for separator in SEPARATORS}
     ranks = {}
@@ -133,6 +150,10 @@ def find_separator(text: str, is_whole: bool) -> str:
             cells = [cell for record in records[:100] for cell in record]
             numbers = sum(NUMBER.fullmatch(cell.strip()) is not None for cell in cells) / len(cells)
             ranks[separator] = (regular, numbers, width)
+    others = [numbers for separator, (_, numbers, _) in ranks.items() if separator != BLANKS]
+    if BLANKS in ranks and ranks[BLANKS][1] <= max([SHARE_OF_NUMBERS, *others]):
+        del ranks[BLANKS]
+    del samples[BLANKS]
     if ranks:
         return max(ranks, key=lambda separator: ranks[separator])
     widths = {separator: len(records[0]) if records else 0 for separator, records in samples.items()}

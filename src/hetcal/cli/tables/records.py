@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hetcal.cli.tables.dialect import CsvFormat, find_dialect
+from hetcal.cli.tables.dialect import BLANKS, CsvFormat, find_dialect, join_blanks
 from hetcal.cli.tables.sources import TableSource, reading_errors
 
 # More rows at once are slower, because Python's garbage collector visits all of them repeatedly.
@@ -156,7 +156,8 @@ class TextTable:
             line = self.text.readline(MAX_CHARACTERS)
         except UnicodeError:
             raise self._undecoded() from None
-        return line.removeprefix("\ufeff") if self.row == 1 else line
+        line = line.removeprefix("\ufeff") if self.row == 1 else line
+        return join_blanks(line) if line and self.dialect.separator == BLANKS else line
 
     def _undecoded(self) -> ValueError:
         return ValueError(
