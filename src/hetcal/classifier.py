@@ -33,10 +33,6 @@ DRAWS = 64
 # Rows whose draws are held in memory at once in prediction.
 DRAWN_ROWS = 1024
 
-# The best epoch itself is kept. On a few dozen rows, early epochs whose logits are still too small lie within a
-# standard error of it. In seven of eight comparisons with classes, the best epoch had the lower log loss on new rows.
-STANDARD_ERRORS = 0.0
-
 Likelihood = Callable[[Prediction], Tensor]
 
 
@@ -185,13 +181,13 @@ class HCClassifier(ClassifierMixin, TabularModel):
         classes, codes = np.unique(rows.target, return_inverse=True)
         if len(classes) < 2:
             raise must("y", "hold more than one class", classes.tolist(), "give rows of at least two classes")
-        estimator, history = self._train(
-            objective,
-            rows,
-            torch.from_numpy(codes.astype(np.int64)),
-            n_targets=len(classes),
-            standard_errors=STANDARD_ERRORS,
-        )
+        with torch.inference_mode(False), torch.enable_grad():
+            estimator, history = self._train(
+                objective,
+                rows,
+                torch.from_numpy(codes.astype(np.int64)),
+                n_targets=len(classes),
+            )
         # All at once, so that a fit that fails leaves an earlier one intact.
         self.classes_, self.encoder_, self.seed_ = classes, rows.encoder, rows.seed
         self.estimator_, self.history_ = estimator, history

@@ -6,7 +6,6 @@ reports accept them. This file does not import torch.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -84,8 +83,15 @@ class ByQuantiles:
         q, weights = self.quadrature()
         return self.quantile(q), weights
 
-    @cached_property
+    @property
     def _moments(self) -> tuple[Any, Any]:
+        """Computed once. `functools.cached_property` has one lock for all instances, for which threads would wait."""
+        known: tuple[Any, Any] | None = self.__dict__.get("_known_moments")
+        if known is None:
+            known = self.__dict__["_known_moments"] = self._compute_moments()
+        return known
+
+    def _compute_moments(self) -> tuple[Any, Any]:
         parts = []
         for rows in blocks(self._row_count()):
             nodes, weights = self.take(rows).nodes()

@@ -1,7 +1,9 @@
 """The paper's network, which any `nn.Module` from (n, d) to (n, k) can replace, that of the default, and changes."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import RLock
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +18,8 @@ CHANNEL_DROPOUT = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 DROPOUT_LAYERS = (nn.Dropout, *CHANNEL_DROPOUT)
 # The inputs of a table are z = limit * asinh(x / limit) of their standardized values x (`tabular.encoding.squash`).
 SQUASH_LIMIT = 3.0
+# Torch's global generator belongs to all threads, so that only one at a time may draw the weights of a network from it.
+GLOBAL_GENERATOR_IN_USE = RLock()
 
 
 class MLP(nn.Sequential):
@@ -43,8 +47,12 @@ class MLP(nn.Sequential):
         check_number("dropout", dropout, 0, 1, open_high=True)
         layers: list[nn.Module] = []
         for fan_in in [n_inputs] + [width] * (depth - 1):
-            layers += [skip_init(nn.Linear, fan_in, width), nn.ReLU(inplace=True), nn.Dropout(dropout)]
-        layers.append(skip_init(nn.Linear, width, n_outputs))
+            layers += [
+                skip_init(nn.Linear, fan_in, width, dtype=torch.float32),
+                nn.ReLU(inplace=True),
+                nn.Dropout(dropout),
+            ]
+        layers.append(skip_init(nn.Linear, width, n_outputs, dtype=torch.float32))
         super().__init__(*layers)
         self.initialize(generator)
 
@@ -116,18 +124,20 @@ class MemberMLPs(nn.Module):
         self.n_embedded = n_numbers if n_numbers <= self.MOST_EMBEDDED else 0
 
         def normal(*shape: int, std: float) -> Tensor:
-            return std * torch.randn(members, *shape, generator=generator)
+            return std * torch.randn(members, *shape, generator=generator, dtype=torch.float32)
 
         def uniform(*shape: int, bound: float) -> Tensor:
-            return bound * (2 * torch.rand(members, *shape, generator=generator) - 1)
+            return bound * (2 * torch.rand(members, *shape, generator=generator, dtype=torch.float32) - 1)
 
-        scale = 2 * math.pi * torch.tensor(frequency_scale).view(members, 1, 1, 1)
+        scale = 2 * math.pi * torch.tensor(frequency_scale, dtype=torch.float32).view(members, 1, 1, 1)
         waves = self.n_embedded, self.FREQUENCIES, 1
         self.register_buffer("frequency", scale * normal(*waves, std=1.0))
         self.register_buffer("phase", uniform(*waves, bound=math.pi))
         bound = self.FREQUENCIES**-0.5
         self.embedding = nn.Parameter(uniform(self.n_embedded, self.EMBEDDING, self.FREQUENCIES, bound=bound))
-        self.embedding_bias = nn.Parameter(torch.zeros(members, self.n_embedded, self.EMBEDDING, 1))
+        self.embedding_bias = nn.Parameter(
+            torch.zeros(members, self.n_embedded, self.EMBEDDING, 1, dtype=torch.float32)
+        )
         first = n_inputs + self.n_embedded * self.EMBEDDING
         fans = [first] + [width] * (depth - 1)
         # The gain of 1 in the first layer, and its large biases, let units of any location arise from few inputs.
@@ -138,8 +148,8 @@ class MemberMLPs(nn.Module):
         self.biases = nn.ParameterList(uniform(width, 1, bound=1.0 if layer == 0 else 0.1) for layer in range(depth))
         # Predictions start at the mean of y with its standard deviation.
         self.output = nn.Parameter(normal(n_outputs, width, std=0.01))
-        self.output_bias = nn.Parameter(torch.zeros(members, n_outputs, 1))
-        self.linear = nn.Parameter(torch.zeros(members, self.n_means, n_inputs))
+        self.output_bias = nn.Parameter(torch.zeros(members, n_outputs, 1, dtype=torch.float32))
+        self.linear = nn.Parameter(torch.zeros(members, self.n_means, n_inputs, dtype=torch.float32))
         self.path = LinearInputs(n_inputs, n_numbers)
         rates = torch.tensor([check_number("dropout", rate, 0, 1, open_high=True) for rate in dropout])
         self.register_buffer(
@@ -193,7 +203,7 @@ class LinearInputs(nn.Module):
         super().__init__()
         self.n_numbers = n_numbers
         for name, value in {"low": -1.0, "high": 1.0, "center": 0.0, "scale": 1.0}.items():
-            self.register_buffer(name, torch.full((n_inputs, 1), value))
+            self.register_buffer(name, torch.full((n_inputs, 1), value, dtype=torch.float32))
 
     def fit(self, x: Tensor, weight: Tensor) -> None:
         """Learn range and scale of the training rows, x (n, inputs), in place."""
@@ -223,7 +233,13 @@ class PrivateDropout(nn.Module):
         rate: Probability that an element is dropped.
         channels: Drop whole channels (axis 1), as `nn.Dropout2d` does.
         generator: Source of all masks; torch's global generator if None.
+
+    Attributes:
+        share: The share of the rate that is in force; `hetcal.training` lowers it while it trains.
     """
+
+    is_regularizer = True  # sigma does not come from these masks
+    share = 1.0
 
     def __init__(self, rate: float, *, channels: bool = False, generator: torch.Generator | None = None) -> None:
         super().__init__()
@@ -234,16 +250,18 @@ class PrivateDropout(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         return h * self.draw(h, len(h)) if self.training and self.rate else h
 
-    def draw(self, h: Tensor, count: int) -> Tensor:
-        """Draw new masks (count, features of h), scaled so that their mean is 1."""
+    def draw(self, h: Tensor, count: int, generator: torch.Generator | None = None) -> Tensor:
+        """Draw new masks (count, features of h), scaled so that their mean is 1; by default from the own generator."""
+        generator = self.generator if generator is None else generator
         features = self.features(h)
         n = count * math.prod(features)
         # Sixteen random bits per element are enough and cost a third of a random float. Always drawn on the CPU.
-        words = torch.empty(-(-n // 4), dtype=torch.int64).random_(-(2**63), None, generator=self.generator)
+        words = torch.empty(-(-n // 4), dtype=torch.int64).random_(-(2**63), None, generator=generator)
         bits = words.view(torch.int16)[:n].view(count, *features)
         masks = torch.empty(bits.shape, dtype=h.dtype)
-        torch.ge(bits, round(self.rate * 2**16) - 2**15, out=masks)
-        return masks.div_(1 - self.rate).to(h.device)
+        rate = self.share * self.rate
+        torch.ge(bits, round(rate * 2**16) - 2**15, out=masks)
+        return masks.div_(1 - rate).to(h.device)
 
     def features(self, h: Tensor) -> torch.Size:
         """Shape of one mask: one entry per element of a row of h, or per channel."""
@@ -281,6 +299,18 @@ def replace_layers_(
     return network
 
 
+@contextmanager
+def global_seed(seed: int) -> Iterator[None]:
+    """Seed torch's global generator for the block, for code that draws from it; afterwards its state is as before."""
+    with GLOBAL_GENERATOR_IN_USE:
+        state = torch.default_generator.get_state()
+        torch.default_generator.manual_seed(seed)
+        try:
+            yield
+        finally:
+            torch.default_generator.set_state(state)
+
+
 def initialize_(network: nn.Module, seed: int) -> nn.Module:
     """Draw the weights of any network anew, in place; the state of torch's global generator is restored afterwards.
 
@@ -289,8 +319,7 @@ def initialize_(network: nn.Module, seed: int) -> nn.Module:
     if isinstance(network, MLP):
         network.initialize(torch.Generator().manual_seed(seed))
         return network
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with global_seed(seed):
         for layer in network.modules():
             reset = getattr(layer, "reset_parameters", None)
             if callable(reset):

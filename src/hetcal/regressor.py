@@ -237,6 +237,8 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         prediction = prediction if self.atoms_ is None else self.atoms_.apply(prediction)
         return prediction if self.recalibration_ is None else self.recalibration_.apply(prediction)
 
+    @torch.inference_mode(False)
+    @torch.enable_grad()
     def _fit_candidate(
         self, name: str | None, objective: Objective, rows: TrainingRows, held_out: Sequence[int] = ()
     ) -> "Candidate":

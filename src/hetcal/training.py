@@ -8,7 +8,7 @@ Everything else serves these two lines: settings, batches, early stopping, histo
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from time import monotonic
 from typing import Any
 
@@ -19,8 +19,8 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from hetcal._checks import check_choice, check_number, must
-from hetcal.estimators.base import BLOCK_ROWS, parameter_groups
-from hetcal.estimators.checkpoints import Checkpoints
+from hetcal.estimators.base import BLOCK_ROWS, freeze_, parameter_groups
+from hetcal.estimators.checkpoints import BestEpoch
 from hetcal.exceptions import TrainingDivergedError
 from hetcal.metrics.history import EpochRecord, History
 from hetcal.objectives import CRITERIA, Objective, check_loss, mean_over_targets
@@ -62,7 +62,8 @@ class TrainingSettings:
         validation_fraction: Fraction of the rows held out to choose the best epoch; 0 trains on all rows for
             `max_epochs`.
         learning_rate: Peak learning rate of AdamW. It rises over the first steps, then falls to 0 along half a cosine
-            over the planned steps: `max_steps`, or those of `max_epochs` if they are fewer.
+            over the planned steps: `max_steps`, or those of `max_epochs` if fewer. Given validation rows, dropout that
+            is only a regularizer falls with it, because a sigma learned with its noise would be too large.
         weight_decay: Weight decay of AdamW. With n > 1,000 rows it is multiplied by 1,000 / n, because a prior has
             less influence the more data there are. Parameters named raw_* (rates, degrees of freedom) do not decay.
         batch_size: Rows per training step.
@@ -70,11 +71,9 @@ class TrainingSettings:
         max_epochs: Upper limit on the passes over the data.
         max_seconds: Upper limit on the seconds of training, or None; it ends with the epoch that exceeds it.
         patience: Steps without a better criterion (see `History`) after which training stops.
-        standard_errors: The earliest epoch is kept whose criterion is within this many standard errors of the best.
         input_noise: Noise added to `x`, drawn anew in each step, with a standard deviation of `input_noise / sqrt(n)`
             for n rows, at most 0.3. It widens the intervals of small data sets, but too much where y has hardly noise.
-        gradient_clip: Gradients are clipped to this multiple of their usual norm. A fixed limit would slow down the
-            end of training, where sigma is small and every gradient of the likelihood is large.
+        gradient_clip: Gradients are clipped to this multiple of their usual norm, which grows as sigma falls.
         seed: Seed of the validation split, of the order of the rows and of the input noise.
         device: Where to train, "cpu" or "cuda"; the estimator is moved there.
         progress: Show a progress bar.
@@ -89,7 +88,6 @@ class TrainingSettings:
     max_epochs: int = bounded(500, low=1, integer=True)
     max_seconds: float | None = bounded(None, low=0, open_low=True)
     patience: int = bounded(1_000, low=1, integer=True)
-    standard_errors: float = bounded(1.0, low=0)
     input_noise: float = bounded(0.0, low=0)
     gradient_clip: float = bounded(3.0, low=1)
     seed: int = bounded(0, low=0, integer=True)
@@ -156,13 +154,14 @@ def train(
         advice = "give one of hetcal.objectives, such as nll_loss"
         raise must("objective", "be a function (prediction, y) -> loss per row", objective, advice, TypeError)
     rows = check_rows(x, y, sample_weight, chosen)
-    run = TrainingRun(estimator, objective, rows, check_group_numbers(groups, len(rows)), chosen, copies)
-    try:
-        run.train_epochs()
-    except KeyboardInterrupt:
-        run.history.stopped = "interrupted"
-    finally:
-        run.finish()
+    with torch.inference_mode(False), torch.enable_grad():
+        run = TrainingRun(estimator, objective, rows, check_group_numbers(groups, len(rows)), chosen, copies)
+        try:
+            run.train_epochs()
+        except KeyboardInterrupt:
+            run.history.stopped = "interrupted"
+        finally:
+            run.finish()
     run.history.warn_of_early_end(f"{len(run.history)} epoch(s)")
     return run.history
 
@@ -196,7 +195,7 @@ def check_rows(x: Tensor, y: Tensor, sample_weight: Tensor | None, settings: Tra
         raise must("x and y", "be finite", "NaN or infinity", "remove or impute these values first")
     if settings.input_noise and not x.is_floating_point():
         raise must("input_noise", f"be 0 for x of type {x.dtype}", settings.input_noise, "token ids cannot have noise")
-    weight = torch.ones(len(y)) if sample_weight is None else sample_weight.to(torch.float32)
+    weight = torch.ones(len(y), dtype=torch.float32) if sample_weight is None else sample_weight.to(torch.float32)
     if weight.shape != (len(y),) or not torch.isfinite(weight).all() or weight.min() < 0 or weight.sum() <= 0:
         raise must("sample_weight", "be at least 0, not all 0, one per row", sample_weight, "give one weight per row")
     device = settings.device
@@ -226,6 +225,9 @@ class TrainingRun:
         settings: TrainingSettings,
         copies: Tensor | None = None,
     ) -> None:
+        if any(parameter.is_inference() for parameter in estimator.parameters()):
+            advice = "build it outside of torch.inference_mode"
+            raise must("estimator", "have parameters that can be trained", "inference tensors", advice)
         estimator.to(settings.device).train()
         self.estimator, self.objective, self.settings = estimator, objective, settings
         self.criterion = CRITERIA.get(objective, objective)
@@ -233,12 +235,14 @@ class TrainingRun:
         self.training, self.validation = split_tensors(rows, settings.validation_fraction, self.generator, groups)
         n, self.n_train = len(rows), len(self.training)
         if copies is not None and settings.validation_fraction:
-            # Every row is on both sides, with shares of its weight; only their ratios matter, and no epoch overfits.
-            n, self.training, self.validation = round(float(copies.sum())), rows, rows
-            self.n_train, settings = n, replace(settings, standard_errors=0.0)
+            # Every row is on both sides, with shares of its weight; only their ratios matter.
+            n = self.n_train = round(float(copies.sum()))
+            self.training = self.validation = rows
         self.noise_std = settings.input_noise_for(n)
         self.step, self.best_step = Step(estimator, settings, n, settings.planned_steps(len(self.training))), 0
-        self.checkpoints = Checkpoints(estimator, self.validation.weight, settings.standard_errors)
+        self.best = BestEpoch(estimator)
+        falls = len(self.validation) and rows.y.is_floating_point()  # not for classes, which were not measured
+        self.dropout = [layer for layer in estimator.modules() if falls and getattr(layer, "is_regularizer", False)]
         self.history = History(validation_rows=self.validation.index.tolist())
 
     def train_epochs(self) -> None:
@@ -267,6 +271,8 @@ class TrainingRun:
         for batch in batches(self.training, self.settings.batch_size, self.generator, self.noise_std):
             if self.step.steps >= self.settings.max_steps:
                 break
+            for layer in self.dropout:
+                layer.share = annealing(self.step.steps, self.settings.planned_steps(len(self.training)))
             prediction, objective_rows, own_rows = self.losses(batch)
             loss = self.settings.objective_weight * objective_rows + own_rows
             self.step((batch.weight * loss).mean(), epoch)
@@ -285,10 +291,10 @@ class TrainingRun:
             scores.append(mean_over_targets(self.criterion(prediction, block.y)).double())
         self.estimator.train()
         record.append_to(self.history.validation)
-        self.checkpoints.consider(epoch, torch.cat(scores))
-        if self.checkpoints.epoch == epoch:
+        score = float((self.validation.weight * torch.cat(scores)).sum() / self.validation.weight.sum())
+        self.history.criterion.append(math.inf if math.isnan(score) else score)
+        if self.best.consider(epoch, self.history.criterion[-1]):
             self.best_step = self.step.steps
-        self.history.criterion.append(self.checkpoints.mean(torch.cat(scores)))
 
     def losses(self, batch: TensorRows) -> tuple[Prediction, Tensor, Tensor]:
         """The core of the design: the prediction, and per row its objective and the estimator's own loss."""
@@ -305,9 +311,11 @@ class TrainingRun:
 
     def finish(self) -> None:
         """Keep the weights of the best epoch, or of the last epoch if there are no validation rows."""
-        self.checkpoints.restore()
-        self.estimator.eval()
-        self.history.best_epoch = self.checkpoints.chosen_epoch if len(self.validation) else len(self.history) - 1
+        self.best.restore()
+        for layer in self.dropout:
+            layer.share = 1.0
+        freeze_(self.estimator.eval())
+        self.history.best_epoch = self.best.epoch if len(self.validation) else len(self.history) - 1
 
 
 def check_mean(prediction: Prediction, y: Tensor) -> None:
@@ -336,7 +344,7 @@ def batches(
     for index in order.tensor_split(math.ceil(len(rows) / batch_size)):
         batch = rows.take(index)
         if noise_std:
-            noise = torch.randn(batch.x.shape, generator=generator).to(batch.x)
+            noise = torch.randn(batch.x.shape, generator=generator, dtype=torch.float32).to(batch.x)
             batch.x.add_(noise, alpha=noise_std)  # x is a copy, because rows are selected by index
         yield batch
 
@@ -350,8 +358,7 @@ class Step:
         self.optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: rate_factor(step, planned_steps))
         self.gradient_clip = settings.gradient_clip
-        self.usual_norm = math.inf
-        self.steps = self.bad_steps = 0
+        self.usual_norm, self.steps, self.bad_steps = math.inf, 0, 0
 
     def __call__(self, loss: Tensor, epoch: int) -> None:
         self.steps += 1
@@ -387,7 +394,11 @@ class Step:
             )
 
 
+def annealing(step: int, planned_steps: int) -> float:
+    """Half a cosine over the planned steps, from 1 to 0."""
+    return (1 + math.cos(math.pi * min(1.0, step / planned_steps))) / 2
+
+
 def rate_factor(step: int, planned_steps: int) -> float:
-    """Learning rate relative to its peak: a short rise, because the first gradients mislead, then half a cosine."""
-    rise = min(1.0, (step + 1) / min(WARM_UP_STEPS, 1 + planned_steps / 10))
-    return rise * (1 + math.cos(math.pi * min(1.0, step / planned_steps))) / 2
+    """Learning rate relative to its peak: a short rise, because the first gradients mislead, then `annealing`."""
+    return min(1.0, (step + 1) / min(WARM_UP_STEPS, 1 + planned_steps / 10)) * annealing(step, planned_steps)

@@ -31,6 +31,10 @@ SCRIPTS = {
         {"CASES": [(60, 3)], "STEPS": (1, 2), "PREDICTED_ROWS": 10, "GEMM": 64},
         ["--threads", "1"],
     ),
+    "speed/threads.py": (
+        {"METHODS": ("hnn",), "SIZES": (1,), "TRAINING_ROWS": 60, "STEPS": 1, "ROUNDS": 1, "SECONDS": 0.01, "GEMM": 8},
+        ["--threads", "2"],
+    ),
     "speed/run.py": (
         {
             "ROWS": 256,

@@ -146,7 +146,7 @@ def test_passes_by_hand():
                 weights = weights_of(layer)
                 mean = h @ weights["weight"].mean.t() + weights["bias"].mean
                 variance = h**2 @ weights["weight"].variance.t() + weights["bias"].variance
-                h = mean + variance.sqrt() * layer.frozen(mean)[j]
+                h = mean + variance.sqrt() * layer.fixed_draws(mean)[j]
             else:
                 h = layer(h)
         expected.append(h[:, 0])

@@ -24,7 +24,7 @@ def mlp(dropout=0.1, **settings):
 
 def masks_of(rate, temperature=0.1, count=200_000):
     layer = ConcreteMasks(rate, temperature, generator=torch.Generator().manual_seed(0))
-    layer.window = slice(0, count)
+    layer.samples = count
     return layer.pass_masks(torch.zeros(1, 1)).detach()
 
 
@@ -50,7 +50,7 @@ def test_temperature_0_is_ordinary_dropout():
 def test_masks_are_differentiable_in_the_rate():
     """Against finite differences, for the same uniform numbers."""
     layer = ConcreteMasks(0.2, 0.5).double()
-    layer.window = slice(0, 50)
+    layer.samples = 50
 
     def masks(raw_rate):
         layer.generator = torch.Generator().manual_seed(0)
@@ -115,7 +115,6 @@ def test_prediction_is_a_function_and_follows_the_learned_rate():
     layer = estimator.concrete_layers[0]
 
     def dropped():
-        layer.window = slice(0, 100)
         return layer.pass_masks(torch.zeros(1, 8)) * (1 - layer.learned_rate) < 0.5
 
     before, share_before = dropped(), dropped().double().mean()

@@ -25,7 +25,7 @@ def by_loop(estimator, x):
     for j in range(estimator.prediction_samples):
         h = x
         for layer in estimator.network:
-            h = h * layer.frozen_masks(h)[j] if isinstance(layer, SampledDropout) else layer(h.clone())
+            h = h * layer.fixed_draws(h)[j] if isinstance(layer, SampledDropout) else layer(h.clone())
         answers.append(h[:, 0])
     return torch.stack(answers)
 

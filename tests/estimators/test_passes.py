@@ -1,6 +1,5 @@
 """What all estimators with sampled networks share: moments over passes, frozen draws, passes as one batch."""
 
-import copy
 import pickle
 
 import pytest
@@ -9,6 +8,7 @@ from numpy.testing import assert_allclose
 from torch import nn
 
 from hetcal.estimators import BayesByBackprop, ConcreteDropout, MCDropout, passes, predict
+from hetcal.estimators.base import freeze_
 from hetcal.estimators.passes import RandomLayer, SampledPasses, moments, split_at_first_random_layer
 from hetcal.networks import MLP
 from hetcal.objectives import gaussian_nll
@@ -53,13 +53,14 @@ def test_floor_is_inside_the_root():
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n_targets", [1, 2])
-def test_passes_at_once_change_nothing(kind, n_targets, monkeypatch):
-    """In evaluation mode the passes run in parts, whose size, here 3 of 7, affects memory only."""
+def test_rows_at_once_change_nothing(kind, n_targets, monkeypatch):
+    """In evaluation mode the rows run in parts, here of 64 and 36, whose size affects memory only."""
+    x = torch.randn(100, 3, generator=torch.Generator().manual_seed(2))
     estimator = kind(mlp(n_targets), prediction_samples=7, n_targets=n_targets).eval()
-    whole = estimator.sampled_passes(X)
-    assert whole.shape == ((7, 6) if n_targets == 1 else (7, 6, 2))
-    monkeypatch.setattr(passes, "PASSES_AT_ONCE", 3)
-    assert_allclose(estimator.sampled_passes(X).detach(), whole.detach(), atol=1e-6)
+    whole = estimator.sampled_passes(x)
+    assert whole.shape == ((7, 100) if n_targets == 1 else (7, 100, 2))
+    monkeypatch.setattr(passes, "ROWS_AT_ONCE", 1)
+    assert_allclose(estimator.sampled_passes(x).detach(), whole.detach(), atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -110,32 +111,32 @@ def test_no_random_layer_is_fused_away(kind):
     assert without.std.min() > 5e-3
 
 
-def test_frozen_draws():
-    """Made once for inputs of one shape, anew for others, and no part of a pickle; the generator plays no part."""
+def test_fixed_draws():
+    """The same for all inputs of one shape, whatever was drawn before; they are not kept."""
 
     class Normal(RandomLayer):
         prediction_samples = 4
 
-        def draw_frozen(self, h, generator):
-            return torch.randn(self.prediction_samples, h.shape[1], generator=generator)
+        def draw_passes(self, h, passes, generator):
+            return torch.randn(passes, h.shape[1], generator=generator)
 
     layer = Normal()
-    draws = layer.frozen(torch.zeros(9, 3))
+    attributes = dict(vars(layer))
+    draws = layer.fixed_draws(torch.zeros(9, 3))
     assert draws.shape == (4, 3)
-    assert layer.frozen(torch.ones(2, 3)) is draws
-    assert layer.frozen(torch.ones(2, 5)).shape == (4, 5)
-    assert torch.equal(layer.frozen(torch.ones(2, 3)), draws)
-    assert copy.deepcopy(layer)._frozen is None
+    assert layer.fixed_draws(torch.ones(2, 5)).shape == (4, 5)
+    assert torch.equal(layer.fixed_draws(torch.ones(2, 3)), draws)
+    assert vars(layer) == attributes
     with pytest.raises(NotImplementedError):
-        RandomLayer().frozen(torch.zeros(1, 1))
+        RandomLayer().fixed_draws(torch.zeros(1, 1))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_pickles_hold_no_draws(kind):
-    """The draws of a thousand passes are drawn again where they are needed, not sent along."""
-    estimator = kind(mlp(), prediction_samples=1000)
+    """The sampled networks of a thousand passes are made again where they are needed, not sent along."""
+    estimator = kind(mlp(), prediction_samples=1000).eval()
     before = len(pickle.dumps(estimator))
-    predict(estimator, X)
+    freeze_(estimator)
     assert len(pickle.dumps(estimator)) < before + 1000
 
 

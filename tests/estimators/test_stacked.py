@@ -47,16 +47,19 @@ def member(networks, network, j):
 
 @pytest.mark.parametrize("make", [plain, Recurrent], ids=["vmap", "one by one"])
 def test_members_are_a_loop_over_copies(make):
-    """On the same rows and on rows of their own; all means come first, then all raw sigmas."""
+    """On the same rows and on rows of their own, in prediction and as in training; all means come first."""
     network = make(4)  # mean and sigma of the first target, then of the second
     networks = MemberNetworks(copy.deepcopy(network), MEMBERS, n_targets=2, seed=0).eval()
     with torch.no_grad():
         shared, own = networks(table()), networks(own_tables())
         assert shared.shape == own.shape == (MEMBERS, 6, 4)
+        together = [networks.networks.train_together(x, own_rows=x.ndim == 3) for x in (table(), own_tables())]
         for j in range(MEMBERS):
             one = member(networks, network, j)
             assert_allclose(shared[j], one(table())[:, [0, 2, 1, 3]], rtol=1e-5, atol=1e-6)
             assert_allclose(own[j], one(own_tables()[j])[:, [0, 2, 1, 3]], rtol=1e-5, atol=1e-6)
+            assert_allclose(together[0][j], one(table()), rtol=1e-5, atol=1e-6)
+            assert_allclose(together[1][j], one(own_tables()[j]), rtol=1e-5, atol=1e-6)
     assert networks.networks.one_by_one == (make is Recurrent)
 
 

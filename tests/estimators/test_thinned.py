@@ -36,7 +36,7 @@ def test_same_answers(case):
     """Prediction equals the estimator in evaluation mode, thinned where the chain allows, in general elsewhere."""
     estimator = MCDropout({**THINNED, **GENERAL}[case], prediction_samples=15).eval()
     expected, got = estimator(X), predict(estimator, X)
-    assert (estimator._thinned[1] is not None) == (case in THINNED)
+    assert (estimator.frozen() is not None) == (case in THINNED)
     assert_allclose(got.mean, expected.mean.detach(), atol=1e-5)
     assert_allclose(got.std, expected.std.detach(), rtol=1e-4)
 
@@ -46,7 +46,7 @@ def test_memory_limit(monkeypatch):
     monkeypatch.setattr(thinned_module, "MEMORY_LIMIT", 1000)
     estimator = MCDropout(MLP(4, dropout=0.2))
     assert predict(estimator, X).mean.shape == (9,)
-    assert estimator._thinned[1] is None
+    assert estimator.frozen() is None
 
 
 class Twice(nn.Linear):

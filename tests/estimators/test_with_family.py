@@ -54,7 +54,7 @@ def test_members_of_the_contract():
     assert outer.own_loss(outer(X), X[:, 0], 20).shape == (20,)
     dropout = MCDropout(mlp(1, dropout=0.2), prediction_samples=5)
     assert_allclose(predict(WithFamily(dropout, "laplace"), X).std, predict(dropout, X).std)
-    assert dropout._thinned is not None
+    assert dropout.frozen() is not None
     quantiles = WithFamily(QuantileRange(mlp(3)), "student_t")
     assert quantiles.own_loss(quantiles(X), X[:, 0], 20).shape == (20,)
     quantiles.at_rows(torch.arange(20), 20)  # nobody asks

@@ -12,6 +12,7 @@ the required members works in `training.train`; the base class is a convenience.
 whether your own estimator follows the contract.
 """
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -80,6 +81,58 @@ class AbstractEstimator(nn.Module):
         return torch.zeros_like(y)
 
 
+class FrozenForPrediction(nn.Module):
+    """A module that predicts with something made of its weights once: when training ends, at load, at unpickling.
+
+    Prediction reads it and never writes it, so that threads can share a model. If the weights have changed since, each
+    call makes its own.
+    """
+
+    _frozen: tuple[Any, Any] | None = None
+
+    def make_frozen(self) -> Any:
+        """What prediction uses."""
+        raise NotImplementedError
+
+    def fingerprint(self) -> Any:
+        """Equal as long as what was made is still right."""
+        raise NotImplementedError
+
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def freeze(self) -> None:
+        self._frozen = self.fingerprint(), self.make_frozen()
+
+    def frozen(self) -> Any:
+        frozen = self._frozen
+        return self.make_frozen() if frozen is None or frozen[0] != self.fingerprint() else frozen[1]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_frozen": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.freeze()
+
+
+def freeze_(estimator: Any) -> None:
+    """Prepare the prediction of an estimator whose weights are final; without it, each call prepares it again."""
+    for part in estimator.modules():
+        if isinstance(part, FrozenForPrediction):
+            part.freeze()
+
+
+def in_evaluation_mode(estimator: Any) -> Any:
+    """The estimator if it is in evaluation mode, otherwise a copy that is: another thread may be using it."""
+    if not any(part.training for part in estimator.modules()):
+        return estimator
+    try:
+        return copy.deepcopy(estimator).eval()
+    except Exception as error:  # a user's network may hold anything
+        rule = "be in evaluation mode, or allow a copy, for prediction"
+        raise must("estimator", rule, f"{type(error).__name__}: {error}", "call estimator.eval() first") from error
+
+
 def drops_channels(layer: Any) -> bool:
     """Whether a dropout layer of torch or hetcal drops whole channels."""
     return isinstance(layer, CHANNEL_DROPOUT) or getattr(layer, "channels", False)
@@ -119,26 +172,22 @@ def predict(estimator: Any, x: Tensor) -> Prediction:
     """Predict all rows in evaluation mode, block by block.
 
     The result of a row does not depend on the other rows, and memory beyond input and output does not grow with the
-    number of rows.
+    number of rows. Nothing is written to the estimator, so that threads can share it.
 
     >>> from hetcal.estimators import VarianceHead
     >>> from hetcal.networks import MLP
     >>> predict(VarianceHead(MLP(3, 2)), torch.zeros(1000, 3)).std.shape
     torch.Size([1000])
     """
-    was_training = estimator.training
-    estimator.eval()
-    try:
-        predict_block = estimator.for_prediction() if hasattr(estimator, "for_prediction") else estimator
-        parts = []
-        for start in range(0, len(x) or 1, BLOCK_ROWS):  # without rows there is one block, of padding only
-            block = x[start : start + BLOCK_ROWS]
-            n = len(block)
-            if n % ROW_MULTIPLE or n == 0:
-                last = block[-1:] if n else x.new_zeros(1, *x.shape[1:])
-                padding = last.expand(ROW_MULTIPLE - n % ROW_MULTIPLE, *block.shape[1:])
-                block = torch.cat([block, padding])
-            parts.append(predict_block(block).take(slice(n)))
-        return join_predictions(parts, torch.cat)
-    finally:
-        estimator.train(was_training)
+    estimator = in_evaluation_mode(estimator)
+    predict_block = estimator.for_prediction() if hasattr(estimator, "for_prediction") else estimator
+    parts = []
+    for start in range(0, len(x) or 1, BLOCK_ROWS):  # without rows there is one block, of padding only
+        block = x[start : start + BLOCK_ROWS]
+        n = len(block)
+        if n % ROW_MULTIPLE or n == 0:
+            last = block[-1:] if n else x.new_zeros(1, *x.shape[1:])
+            padding = last.expand(ROW_MULTIPLE - n % ROW_MULTIPLE, *block.shape[1:])
+            block = torch.cat([block, padding])
+        parts.append(predict_block(block).take(slice(n)))
+    return join_predictions(parts, torch.cat)

@@ -3,12 +3,12 @@
 Local reparametrization (Kingma et al., 2015) samples the outputs of a layer instead of its weights.
 """
 
+import copy
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from hetcal._checks import check_number, must
 from hetcal.estimators.passes import RandomLayer, SampledPasses
@@ -90,7 +90,7 @@ class GaussianWeights(RandomLayer):
         self.generator = generator
         self.prior_std = prior_std * (2 / layer.weight[0].numel()) ** 0.5
         # softplus(raw) * prior_std is the standard deviation. Named raw_*, so that it does not decay.
-        raw = float(torch.tensor(initial_std).expm1().log())
+        raw = float(torch.tensor(initial_std, dtype=torch.float32).expm1().log())
         self.raw_std = nn.ParameterDict(
             {name: torch.full_like(mean, raw) for name, mean in layer.named_parameters(recurse=False)}
         )
@@ -98,19 +98,21 @@ class GaussianWeights(RandomLayer):
     def forward(self, h: Tensor) -> Tensor:
         variances = {name: (F.softplus(raw) * self.prior_std).square() for name, raw in self.raw_std.items()}
         mean = self.layer(h)
-        variance = functional_call(self.layer, variances, (h.square(),))
+        twin = copy.copy(self.layer)  # `functional_call` would change the layer, which threads may share, for a moment
+        twin._parameters = {**self.layer._parameters, **variances}
+        variance = twin(h.square())
         return mean + (variance + 1e-12).sqrt() * self.noise(mean)
 
     def noise(self, like: Tensor) -> Tensor:
         """Noise for every row in training; in evaluation mode one draw per pass and unit, the same for all rows."""
         if self.training:
             return torch.randn(like.shape, dtype=like.dtype, generator=self.generator).to(like.device)
-        draws = self.frozen(like)[self.window]  # (passes, units)
+        draws = self.fixed_draws(like)  # (passes, units)
         rows = like.shape[0] // len(draws)
         return draws[:, None].expand(-1, rows, *draws.shape[1:]).flatten(0, 1)
 
-    def draw_frozen(self, h: Tensor, generator: torch.Generator) -> Tensor:
-        return torch.randn(self.prediction_samples, *h.shape[1:], dtype=h.dtype, generator=generator).to(h.device)
+    def draw_passes(self, h: Tensor, passes: int, generator: torch.Generator | None) -> Tensor:
+        return torch.randn(passes, *h.shape[1:], dtype=h.dtype, generator=generator).to(h.device)
 
     def divergence(self) -> Tensor:
         """Kullback-Leibler divergence of all weights from the prior N(0, prior_std^2)."""

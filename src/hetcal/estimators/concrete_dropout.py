@@ -1,6 +1,5 @@
 """Sigma from dropout whose rates are learned, one per layer: concrete dropout (Gal, Hron and Kendall, 2017)."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -80,8 +79,8 @@ class ConcreteDropout(MCDropout):
     def concrete_layers(self) -> "list[ConcreteMasks]":
         return [layer for layer in self.random_layers if isinstance(layer, ConcreteMasks)]
 
-    def for_prediction(self) -> Callable[[Tensor], Prediction]:
-        return self  # soft masks drop no unit entirely, so no unit can be omitted
+    def make_frozen(self) -> None:
+        return None  # soft masks drop no unit entirely, so no unit can be omitted
 
     def own_loss(self, prediction: Prediction, y: Tensor, n_train: int) -> Tensor:
         """The divergence from the prior per training row: one number."""
@@ -106,8 +105,8 @@ class ConcreteMasks(SampledDropout):
         super().__init__(rate, channels=channels, generator=generator)
         self.temperature = temperature
         # Named raw_*, because a rate is not a weight and must not decay (estimators.base.parameter_groups).
-        self.raw_rate = nn.Parameter(torch.tensor(rate).logit())
-        self.units = 0  # known after the first batch
+        self.raw_rate = nn.Parameter(torch.tensor(rate, dtype=torch.float32).logit())
+        self.units = 0  # known after the first training batch
 
     @property
     def learned_rate(self) -> Tensor:
@@ -117,14 +116,13 @@ class ConcreteMasks(SampledDropout):
         return self(h.relu_())
 
     def pass_masks(self, h: Tensor) -> Tensor:
-        self.units = self.features(h).numel()
-        uniform = self.frozen(h)[self.window] if not self.training else self.draw_uniform(h, self.generator)
+        if self.training:
+            self.units = self.features(h).numel()
+            uniform = self.draw_passes(h, self.samples, self.generator)
+        else:
+            uniform = self.fixed_draws(h)
         noise = uniform.logit(eps=TINY)
         return torch.sigmoid(-(self.raw_rate + noise) / self.temperature) / (1 - self.learned_rate)
 
-    def draw_uniform(self, h: Tensor, generator: torch.Generator | None, passes: int | None = None) -> Tensor:
-        passes = self.window.stop - self.window.start if passes is None else passes
+    def draw_passes(self, h: Tensor, passes: int, generator: torch.Generator | None) -> Tensor:
         return torch.rand(passes, *self.features(h), dtype=h.dtype, generator=generator).to(h.device)
-
-    def draw_frozen(self, h: Tensor, generator: torch.Generator) -> Tensor:
-        return self.draw_uniform(h, generator, self.prediction_samples)

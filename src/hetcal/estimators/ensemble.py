@@ -77,11 +77,12 @@ class AbstractEnsemble(AbstractEstimator):
         if self.members == 1:
             return
         # Each member ignores its own half of the batch, so that members do not fit the same noise.
-        weights = 2.0 * torch.randint(2, (self.members, len(index)), generator=self.generator)
+        weights = 2.0 * torch.randint(2, (self.members, len(index)), generator=self.generator).float()
         if self.bootstrap:
             if self._row_weights is None or self._row_weights.shape[1] != n_train:
                 drawn = torch.randint(n_train, (self.members, n_train), generator=self.generator)
-                self._row_weights = torch.zeros(self.members, n_train).scatter_add_(1, drawn, torch.ones(drawn.shape))
+                ones = torch.ones(drawn.shape, dtype=torch.float32)
+                self._row_weights = torch.zeros_like(ones).scatter_add_(1, drawn, ones)
             weights = weights * self._row_weights[:, index.cpu()]
         self._batch_weights = weights.to(index.device)
 

@@ -59,9 +59,9 @@ class ForestMembers(nn.Module):
         self.register_buffer("roots", torch.zeros(n_parts, TREES, dtype=torch.int32))
         self.register_buffer("feature", torch.zeros(n_nodes, dtype=torch.int32))
         self.register_buffer("right", torch.zeros(n_nodes, dtype=torch.int32))  # the right child; the left one is next
-        self.register_buffer("threshold", torch.full((n_nodes,), LEAF_THRESHOLD))
-        self.register_buffer("mean", torch.zeros(n_nodes, n_targets))
-        self.register_buffer("variance", torch.zeros(n_nodes, n_targets))
+        self.register_buffer("threshold", torch.full((n_nodes,), LEAF_THRESHOLD, dtype=torch.float32))
+        self.register_buffer("mean", torch.zeros(n_nodes, n_targets, dtype=torch.float32))
+        self.register_buffer("variance", torch.zeros(n_nodes, n_targets, dtype=torch.float32))
 
     @property
     def n_nodes(self) -> int:

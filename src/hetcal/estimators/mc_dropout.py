@@ -5,6 +5,7 @@ One dropout mask per pass is shared by all rows, so a pass is one sampled networ
 
 import warnings
 from collections.abc import Callable
+from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hetcal._checks import check_choice, check_number, must
-from hetcal.estimators.base import drops_channels
+from hetcal.estimators.base import FrozenForPrediction, drops_channels
 from hetcal.estimators.passes import RandomLayer, SampledPasses, moments, split_at_first_random_layer
 from hetcal.estimators.thinned import ThinnedNetworks, thin_networks
 from hetcal.exceptions import DropoutInsertedWarning
@@ -20,9 +21,11 @@ from hetcal.networks import DROPOUT_LAYERS, WEIGHT_LAYERS, PrivateDropout, repla
 from hetcal.prediction import Prediction
 
 MASKS = ("shared", "per_row")
+# Not when a model is loaded. `warnings.catch_warnings` would do that to all threads.
+WARNS_OF_INSERTION = ContextVar("WARNS_OF_INSERTION", default=True)
 
 
-class MCDropout(SampledPasses):
+class MCDropout(SampledPasses, FrozenForPrediction):
     r"""Mean and standard deviation over passes with dropout kept on (Gal and Ghahramani, 2016).
 
     .. math:: \mu_i = \frac1S \sum_j \hat y_i^j, \qquad
@@ -72,7 +75,6 @@ class MCDropout(SampledPasses):
             seed=seed,
         )
         self.number_layers()
-        self._thinned: tuple[Any, ThinnedNetworks | None] | None = None
         if not any(layer.rate for layer in self.dropout_layers):
             raise must("dropout", "be greater than 0 for mc_dropout", 0, "sigma comes from dropout; 0.2 is usual")
         for layer in self.dropout_layers:
@@ -87,17 +89,17 @@ class MCDropout(SampledPasses):
 
     def for_prediction(self) -> Callable[[Tensor], Prediction]:
         """The estimator in evaluation mode; where the network allows it, without the units that each mask drops."""
-        weights = tuple((weight.data_ptr(), weight._version) for weight in self.network.parameters())
-        if self._thinned is None or self._thinned[0] != weights:
-            self._thinned = (
-                weights,
-                thin_networks(*split_at_first_random_layer(self.network), self.prediction_samples, self.n_targets),
-            )
-        thinned = self._thinned[1]
+        thinned: ThinnedNetworks | None = self.frozen()
         return self if thinned is None else lambda x: moments(thinned(x), self.std_floor)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_thinned": None}  # a cache
+    def make_frozen(self) -> ThinnedNetworks | None:
+        return thin_networks(*split_at_first_random_layer(self.network), self.prediction_samples, self.n_targets)
+
+    def fingerprint(self) -> Any:
+        return [
+            (weight.data_ptr(), None if weight.is_inference() else weight._version)
+            for weight in self.network.parameters()
+        ]
 
     def repeat(self, layers: list[nn.Module], h: Tensor, passes: int) -> tuple[list[nn.Module], Tensor]:
         first = layers[0]
@@ -124,6 +126,7 @@ class MCDropout(SampledPasses):
 class SampledDropout(PrivateDropout, RandomLayer):
     """Dropout for a batch that holds several passes, with one mask per pass."""
 
+    is_regularizer = False
     per_row = False
 
     def forward(self, h: Tensor) -> Tensor:
@@ -139,18 +142,11 @@ class SampledDropout(PrivateDropout, RandomLayer):
     def pass_masks(self, h: Tensor) -> Tensor:
         """One mask per pass in the batch; with `per_row`, in training, one per row."""
         if not self.training:
-            return self.frozen_masks(h)[self.window]
-        return self.draw(h, len(h) if self.per_row else self.window.stop - self.window.start)
+            return self.fixed_draws(h)
+        return self.draw(h, len(h) if self.per_row else self.samples)
 
-    def frozen_masks(self, h: Tensor) -> Tensor:
-        """The masks of the sampled networks: (prediction_samples, features of h)."""
-        return self.frozen(h)
-
-    def draw_frozen(self, h: Tensor, generator: torch.Generator) -> Tensor:
-        own, self.generator = self.generator, generator
-        masks = self.draw(h, self.prediction_samples)
-        self.generator = own
-        return masks
+    def draw_passes(self, h: Tensor, passes: int, generator: torch.Generator | None) -> Tensor:
+        return self.draw(h, passes, generator)
 
 
 def with_dropout(network: nn.Module, rate: float) -> nn.Module:
@@ -162,12 +158,13 @@ def with_dropout(network: nn.Module, rate: float) -> nn.Module:
         raise must(
             "network", "have nn.Dropout or at least two weight layers", network, "add nn.Dropout before its last layer"
         )
-    warnings.warn(
-        f"the network has no dropout layer; dropout of rate {rate} was inserted before {len(weight_layers) - 1} "
-        "weight layer(s). Add nn.Dropout to the network to choose its positions yourself",
-        DropoutInsertedWarning,
-        stacklevel=3,
-    )
+    if WARNS_OF_INSERTION.get():
+        warnings.warn(
+            f"the network has no dropout layer; dropout of rate {rate} was inserted before {len(weight_layers) - 1} "
+            "weight layer(s). Add nn.Dropout to the network to choose its positions yourself",
+            DropoutInsertedWarning,
+            stacklevel=3,
+        )
 
     def behind_dropout(layer: nn.Module) -> nn.Module:
         return layer if layer is weight_layers[0] else nn.Sequential(nn.Dropout(rate), layer)

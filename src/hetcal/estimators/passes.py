@@ -4,48 +4,46 @@ The random layers of a network draw once per pass. All passes run as one batch, 
 layer are computed once.
 """
 
-from itertools import pairwise
+from math import gcd
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from hetcal._checks import check_number
-from hetcal.estimators.base import MOST_NETWORKS, AbstractEstimator, check_outputs
+from hetcal.estimators.base import MOST_NETWORKS, ROW_MULTIPLE, AbstractEstimator, check_outputs
 from hetcal.prediction import Prediction
 
-# Number of passes that are evaluated together in prediction; it bounds the memory of a block.
-PASSES_AT_ONCE = 10
+# Rows of all passes together that are evaluated at once in prediction; it bounds the memory of a block.
+ROWS_AT_ONCE = 10_240
 
 
 class RandomLayer(nn.Module):
-    """A layer that draws: anew in training, always the same `prediction_samples` draws in evaluation mode.
+    """A layer that draws: anew in training, always the same draws in evaluation mode.
 
-    The batch holds several passes one after the other; `window` states which ones.
+    The batch holds all passes one after the other: `samples` in training, `prediction_samples` in evaluation mode,
+    where the layer writes nothing, so that threads can share it.
     """
 
     seed = 0
+    samples = 1
     prediction_samples = 1
-    window = slice(0, 1)
-    _frozen: tuple[Any, Tensor] | None = None
 
     def __init__(self) -> None:
         super().__init__()
         # In evaluation mode torch's fused transformer layer bypasses its inner layers, unless one has a hook.
         self.register_forward_hook(keep_output)
 
-    def frozen(self, h: Tensor) -> Tensor:
-        """The draws of all passes, (prediction_samples, ...), determined by the seed; made once for inputs like h."""
-        like = h.shape[1:], h.dtype, h.device
-        if self._frozen is None or self._frozen[0] != like:
-            self._frozen = like, self.draw_frozen(h, torch.Generator().manual_seed(self.seed))
-        return self._frozen[1]
+    def fixed_draws(self, h: Tensor) -> Tensor:
+        """The draws of all passes in evaluation mode, (prediction_samples, ...), for inputs like h.
 
-    def draw_frozen(self, h: Tensor, generator: torch.Generator) -> Tensor:
+        They are determined by the seed, and cost little beside the passes, so that they are not kept.
+        """
+        return self.draw_passes(h, self.prediction_samples, torch.Generator().manual_seed(self.seed))
+
+    def draw_passes(self, h: Tensor, passes: int, generator: torch.Generator | None) -> Tensor:
+        """Draw (passes, ...) for inputs like h."""
         raise NotImplementedError
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_frozen": None}  # a cache
 
 
 def keep_output(layer: nn.Module, inputs: Any, output: Tensor) -> Tensor:
@@ -87,7 +85,7 @@ class SampledPasses(AbstractEstimator):
         """Give every random layer its own seed; call this when the network is complete."""
         for number, layer in enumerate(self.random_layers):
             layer.seed = self.seed + number
-            layer.prediction_samples = self.prediction_samples
+            layer.samples, layer.prediction_samples = self.samples, self.prediction_samples
 
     @property
     def random_layers(self) -> list[RandomLayer]:
@@ -104,15 +102,14 @@ class SampledPasses(AbstractEstimator):
         before, after = split_at_first_random_layer(self.network)
         h = self.run(before, x)  # computed once, because no draw affects it
         if self.training:
-            return self._passes(after, h, slice(0, self.samples))
-        ends = [*range(0, self.prediction_samples, PASSES_AT_ONCE), self.prediction_samples]
-        return torch.cat([self._passes(after, h, slice(*window)) for window in pairwise(ends)])
+            return self.all_passes(after, h)
+        step = ROW_MULTIPLE // gcd(ROW_MULTIPLE, self.prediction_samples)
+        at_once = step * max(1, ROWS_AT_ONCE // (step * self.prediction_samples))
+        return torch.cat([self.all_passes(after, rows) for rows in h.split(at_once)], dim=1)
 
-    def _passes(self, layers: list[nn.Module], h: Tensor, window: slice) -> Tensor:
-        """All passes of the window as one batch of (passes * n) rows."""
-        passes, n = window.stop - window.start, h.shape[0]
-        for layer in self.random_layers:
-            layer.window = window
+    def all_passes(self, layers: list[nn.Module], h: Tensor) -> Tensor:
+        """All passes as one batch of (passes * n) rows."""
+        passes, n = self.samples if self.training else self.prediction_samples, h.shape[0]
         layers, h = self.repeat(layers, h, passes)
         outputs = check_outputs(self.run(layers, h), passes * n, 1, self.n_targets)[..., 0]
         return outputs.unflatten(0, (passes, n))

@@ -16,7 +16,7 @@ from scipy.special import ndtr, ndtri
 from torch import Tensor, nn
 
 from hetcal._checks import check_levels, check_number
-from hetcal.estimators.base import AbstractEstimator
+from hetcal.estimators.base import AbstractEstimator, in_evaluation_mode
 from hetcal.estimators.quantile_range import check_quantile_pair
 from hetcal.prediction import Prediction
 
@@ -92,7 +92,7 @@ class SimultaneousQuantiles(AbstractEstimator):
         assert isinstance(prediction, QuantileFunctionPrediction)
         levels = y.new_tensor(JUDGED_LEVELS)
         if self.training:
-            levels = torch.rand(*y.shape, self.n_levels, generator=self.generator).to(y)
+            levels = torch.rand(*y.shape, self.n_levels, generator=self.generator, dtype=torch.float32).to(y)
         error = y[..., None] - prediction.at(levels)
         return 2 * (levels * error).maximum((levels - 1) * error).mean(-1)  # (n,)
 
@@ -102,12 +102,9 @@ class SimultaneousQuantiles(AbstractEstimator):
 
         (n, L) for L levels; (n, n_targets, L) for several targets.
         """
-        levels = torch.as_tensor(check_levels("q", q).reshape(-1), dtype=torch.get_default_dtype(), device=x.device)
-        was_training = self.training
-        try:
-            return self.eval()(x).at(levels)
-        finally:
-            self.train(was_training)
+        levels = torch.as_tensor(check_levels("q", q).reshape(-1), dtype=torch.float32, device=x.device)
+        prediction: QuantileFunctionPrediction = in_evaluation_mode(self)(x)
+        return prediction.at(levels)
 
 
 def wings(levels: Tensor) -> Any:

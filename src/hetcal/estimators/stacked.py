@@ -1,22 +1,21 @@
 """Any network, copied for several members that run as one: parameters stacked along a leading axis, by `torch.func`."""
 
 import copy
-from threading import RLock
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
-from hetcal.estimators.base import check_outputs, drops_channels
+from hetcal.estimators.base import FrozenForPrediction, check_outputs, drops_channels
 from hetcal.networks import DROPOUT_LAYERS, PrivateDropout, initialize_, replace_layers_
 
-# `functional_call` puts the weights of a call into the template for its duration; threads may share a model.
-TEMPLATE_IN_USE = RLock()
 
-
-class StackedNetworks(nn.Module):
+class StackedNetworks(FrozenForPrediction):
     """Networks of the same kind with newly drawn weights each: rows (n, ...) to outputs (members, n, outputs).
+
+    In training all members run at once. In evaluation mode they run one after the other, as modules of their own that
+    share the stacked weights: this is as fast, and writes nothing, so that threads can share a model.
 
     Args:
         network: Any module whose dropout layers are `MemberDropout`. It is the first member; the others are copies of
@@ -46,6 +45,7 @@ class StackedNetworks(nn.Module):
         for name, value in buffers.items():
             self.stacked_buffers.register_buffer(stored(name), value)
         self.one_by_one = False
+        self.freeze()
 
     def train(self, mode: bool = True) -> Self:
         for network in getattr(self, "template", []):
@@ -54,13 +54,37 @@ class StackedNetworks(nn.Module):
 
     def forward(self, x: Tensor, own_rows: bool = False) -> Tensor:
         """The outputs of every member, (members, n, ...); with `own_rows`, x is (members, n, ...)."""
-        template = self.template[0]
-        parameters = {name: self.stacked[stored(name)] for name, _ in template.named_parameters()}
-        buffers = {name: getattr(self.stacked_buffers, stored(name)) for name, _ in template.named_buffers()}
+        if self.training:
+            return self.train_together(x, own_rows)
+        networks = self.make_frozen() if torch.is_grad_enabled() else self.frozen()
+        return torch.stack([network(x[j] if own_rows else x) for j, network in enumerate(networks)])
+
+    def make_frozen(self) -> list[nn.Module]:
+        """Each member as a module of its own, in evaluation mode, whose tensors are parts of the stacked ones."""
+        (template,), (parameters, buffers) = self.template, self.stacks()
+        networks = []
+        for j in range(self.members):
+            replaced = {id(value): parameters[name][j] for name, value in template.named_parameters()}
+            replaced |= {id(value): buffers[name][j] for name, value in template.named_buffers()}
+            networks.append(copy.deepcopy(template, replaced).eval())
+        return networks
+
+    def fingerprint(self) -> Any:
+        return [value.data_ptr() for stacks in self.stacks() for value in stacks.values()]
+
+    def stacks(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The stacked parameters and buffers, by their names in the network."""
+        (template,) = self.template
+        return (
+            {name: self.stacked[stored(name)] for name, _ in template.named_parameters()},
+            {name: getattr(self.stacked_buffers, stored(name)) for name, _ in template.named_buffers()},
+        )
+
+    def train_together(self, x: Tensor, own_rows: bool) -> Tensor:
+        (template,), (parameters, buffers) = self.template, self.stacks()
 
         def call(parameters: Any, buffers: Any, x: Tensor) -> Tensor:
-            with TEMPLATE_IN_USE:
-                outputs: Tensor = functional_call(template, (parameters, buffers), (x,))
+            outputs: Tensor = functional_call(template, (parameters, buffers), (x,))
             return outputs
 
         if not self.one_by_one:

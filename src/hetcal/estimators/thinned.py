@@ -126,7 +126,7 @@ def parse_chain(layers: list[nn.Module]) -> tuple[list[Tensor], list[Stage]] | N
 
 def kept_units(dropout: PrivateDropout, units: int, like: Tensor) -> tuple[list[Tensor], float]:
     """The units that each pass keeps, and the scale of its mask."""
-    masks = dropout.frozen_masks(like.new_empty(1, units)) != 0  # type: ignore[operator]
+    masks = dropout.fixed_draws(like.new_empty(1, units)) != 0  # type: ignore[operator]
     return list(masks.nonzero()[:, 1].split(masks.sum(dim=1).tolist())), 1 / (1 - dropout.rate)
 
 

@@ -43,7 +43,7 @@ class WithFamily(nn.Module):
         if isinstance(family, StudentT) and np.ndim(family.df) and np.size(family.df) != n_targets:
             raise must("df", f"be one number, or one per target ({n_targets})", family.df, "give as many")
         if family == StudentT.name:
-            raw = torch.tensor(FIRST_DF - LEAST_DF).expm1().log() / SPEED
+            raw = torch.tensor(FIRST_DF - LEAST_DF, dtype=torch.float32).expm1().log() / SPEED
             # Named raw_*, so that it does not decay (estimators.base.parameter_groups).
             self.raw_df = nn.Parameter(raw if n_targets == 1 else raw.expand(n_targets).clone())
         elif isinstance(family, str):

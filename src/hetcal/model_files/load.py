@@ -4,6 +4,8 @@ from math import prod
 from os import PathLike, fspath
 from typing import Any
 
+import torch
+
 from hetcal.classifier import HCClassifier
 from hetcal.exceptions import ModelFileError
 from hetcal.model_files.archive import Contents, one_line, read_model_file, refused
@@ -41,6 +43,7 @@ def load(
     return rebuild(read_model_file(path), one_line(fspath(path)), handed)
 
 
+@torch.inference_mode(False)
 def rebuild(contents: Contents, name: str, handed: dict[str, Any]) -> HCRegressor | HCClassifier:
     """Restore the fitted model from the contents of its file and the user's own objects; `name` is for errors."""
     settings = contents.model.settings

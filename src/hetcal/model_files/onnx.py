@@ -12,7 +12,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import singledispatch
+from functools import partial, singledispatch
 from math import inf, log
 from pathlib import Path
 from typing import Any
@@ -124,7 +124,8 @@ class Graph(nn.Module):
         fix_draws_(self.estimator)
         for module in self.estimator.modules():
             if isinstance(module, StackedNetworks):
-                module.one_by_one = True  # under vmap some layers, such as batch norm, fix the number of rows
+                # Made once, because a tensor that is traced has no address by which to know that it is the same.
+                setattr(module, "frozen", partial(list, module.make_frozen()))  # noqa: B010 (a method)
         if isinstance(self.estimator, CrossEnsemble):
             self.is_widened = bool(self.estimator.widening)
             mean, std, self.family = Empirical(self.estimator.shape.numpy()).standardized()
@@ -161,7 +162,7 @@ class Graph(nn.Module):
         if not isinstance(estimator, SampledPasses):
             return estimator(x)
         before, after = split_at_first_random_layer(estimator.network)
-        passes = estimator._passes(after, estimator.run(before, x), slice(0, estimator.prediction_samples))
+        passes = estimator.all_passes(after, estimator.run(before, x))
         return moments(passes, estimator.std_floor)
 
     def predict_pool(self, estimator: CrossEnsemble, x: Tensor) -> Prediction:
@@ -204,7 +205,7 @@ def fix_draws_(estimator: nn.Module) -> None:
 
     for layer in estimator.modules():
         if isinstance(layer, RandomLayer):
-            name = "pass_masks" if isinstance(layer, SampledDropout) else "frozen"
+            name = "pass_masks" if isinstance(layer, SampledDropout) else "fixed_draws"
             setattr(layer, name, remembered(getattr(layer, name)))
 
 

@@ -1,6 +1,5 @@
 """The weights of a fitted model <-> its file: they are restored into an estimator built anew, after all checks."""
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,13 @@ from torch import Tensor, nn
 
 from hetcal._checks import must
 from hetcal.estimators import predict
+from hetcal.estimators.base import freeze_
 from hetcal.estimators.cross_ensemble import CrossEnsemble
 from hetcal.estimators.held_out import POWERS
-from hetcal.exceptions import DropoutInsertedWarning
+from hetcal.estimators.mc_dropout import WARNS_OF_INSERTION
 from hetcal.model_files.archive import Contents, TensorInfo
 from hetcal.model_files.state import restore_layout
-from hetcal.networks import SQUASH_LIMIT
+from hetcal.networks import SQUASH_LIMIT, global_seed
 
 STORED_TYPES = {
     torch.float64: "F64",
@@ -50,14 +50,18 @@ def restore_estimator(model: Any, contents: Contents) -> nn.Module:
     layout = restore_layout(document)
     if layout is not None:
         model._check_cross()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DropoutInsertedWarning)  # the user was warned when the model was fitted
+    warned = WARNS_OF_INSERTION.set(False)  # the user was warned when the model was fitted
+    try:
         family = getattr(model, "family", "gaussian")
         estimator: nn.Module = model._build(document.n_inputs, document.n_targets, family, document.seed, layout)
+    finally:
+        WARNS_OF_INSERTION.reset(warned)
     put_weights(estimator, contents.tensors, contents.weights)
     if isinstance(estimator, CrossEnsemble):
         check_calibration(estimator)
-    return estimator.eval()
+    estimator.eval()
+    freeze_(estimator)
+    return estimator
 
 
 def check_calibration(estimator: CrossEnsemble) -> None:
@@ -113,13 +117,14 @@ def check_same_answers(fitted: nn.Module, rebuilt: nn.Module, n_inputs: int) -> 
     A network may keep part of what it learned outside its state_dict, and settings may have changed after fit.
     """
     generator = torch.Generator().manual_seed(0)
-    x = SQUASH_LIMIT * (2 * torch.rand(64, n_inputs, generator=generator) - 1)  # nearly the whole range of inputs
+    x = SQUASH_LIMIT * (
+        2 * torch.rand(64, n_inputs, generator=generator, dtype=torch.float32) - 1
+    )  # nearly the whole range of inputs
     x[0] = 0
     x = x.to(next((parameter.device for parameter in fitted.parameters()), x.device))
     answers = []
     for estimator in (fitted, rebuilt.to(x.device)):
-        with torch.random.fork_rng(devices=[]):  # a user's network may draw from torch's own generator
-            torch.manual_seed(0)
+        with global_seed(0):  # a user's network may draw from torch's own generator
             prediction = predict(estimator, x).numpy()
         answers.append(np.stack([prediction.mean, prediction.std]))
     if not np.array_equal(answers[0], answers[1]):  # NaN does not equal itself

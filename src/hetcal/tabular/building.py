@@ -13,7 +13,7 @@ from hetcal._checks import check_choice, must
 from hetcal.estimators import ESTIMATORS, AbstractEstimator
 from hetcal.estimators.cross_ensemble import CrossEnsemble, MemberGroup
 from hetcal.estimators.stacked import MemberNetworks
-from hetcal.networks import MLP, MemberMLPs, initialize_
+from hetcal.networks import MLP, MemberMLPs, global_seed, initialize_
 
 
 def resolve_name(name: str, value: Any, known: Mapping[str, Any]) -> Any:
@@ -66,14 +66,13 @@ def build_network(
     if isinstance(network, nn.Module):
         built = initialize_(copy.deepcopy(network), seed)
     elif callable(network):
-        # A user's network draws its weights from torch's global generator, whose state is restored afterwards.
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with global_seed(seed):  # a user's network draws its weights from torch's global generator
             built = call_factory(network, n_inputs, n_outputs)
     if not isinstance(built, nn.Module):
         rule = "be None, an nn.Module, or a class or function (n_inputs, n_outputs) -> nn.Module"
         raise must("network", rule, network, "give one of these", TypeError)
-    return built
+    # Rows are float32, whatever torch's default is.
+    return built if torch.get_default_dtype() == torch.float32 else built.float()
 
 
 def call_factory(factory: Any, n_inputs: int, n_outputs: int) -> Any:
@@ -145,7 +144,7 @@ def build_cross_ensemble(
 def check_inputs(estimator: nn.Module, n_inputs: int) -> None:
     """Try a user's network on two rows of zeros, so that a wrong width is reported before training."""
     try:
-        estimator.eval()(torch.zeros(2, n_inputs))
+        estimator.eval()(torch.zeros(2, n_inputs, dtype=torch.float32))
     except RuntimeError as error:
         raise must(
             "network",

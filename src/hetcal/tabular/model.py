@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from hetcal._checks import Floats, check_choice, must
 from hetcal.estimators import WithFamily, predict
+from hetcal.estimators.base import freeze_
 from hetcal.estimators.cross_ensemble import CrossEnsemble, MemberGroup, plan_groups
 from hetcal.estimators.held_out import HeldOut
 from hetcal.exceptions import DegenerateDataWarning
@@ -237,7 +238,6 @@ class TabularModel(BaseEstimator):
         n_targets: int,
         family: str | Family = "gaussian",
         objective_weight: float = 1.0,
-        standard_errors: float = 1.0,
     ) -> tuple[nn.Module, History]:
         """Train a new estimator on the rows; y is their target in the form that the objective accepts."""
         estimator = self._build(rows.x.shape[1], n_targets, family, rows.seed)
@@ -251,7 +251,6 @@ class TabularModel(BaseEstimator):
             groups=None if rows.groups is None else torch.from_numpy(rows.groups),
             copies=torch.from_numpy(rows.copies) if rows.are_repeated else None,
             objective_weight=objective_weight,
-            standard_errors=standard_errors,
             seed=rows.seed,
             device=self.device,
             progress=self.progress,
@@ -285,6 +284,7 @@ class TabularModel(BaseEstimator):
         )
         settings = CrossFitSettings(seed=rows.seed, progress=self.progress, **self._given(CROSS_FIT_SETTINGS))
         history, held_out = cross_fit(ensemble, objective, fit_rows, settings)
+        freeze_(ensemble)
         return ensemble, history, held_out
 
     def _given(self, names: Iterable[str]) -> dict[str, Any]:
