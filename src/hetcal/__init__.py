@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from hetcal.model_files.load import load
     from hetcal.prediction import Prediction
     from hetcal.regressor import HCRegressor
+    from hetcal.tabular.explaining import explain
 
 __version__ = "0.1.0"
-__all__ = ["METHODS", "HCClassifier", "HCRegressor", "Prediction", "evaluate", "load", "make"]
+__all__ = ["METHODS", "HCClassifier", "HCRegressor", "Prediction", "evaluate", "explain", "load", "make"]
 
 _HOMES = {
     "METHODS": "methods",
@@ -25,6 +26,7 @@ _HOMES = {
     "make": "methods",
     "Prediction": "prediction",
     "evaluate": "metrics",
+    "explain": "tabular.explaining",
 }
 
 

@@ -49,7 +49,7 @@ SCRIPTS = {
         ["--repeats", "1"],
     ),
     "streaming/run.py": ({}, ["--rows", "50", "--set", "max_epochs=1"]),
-    "verdict/run.py": ({"ROWS": (30,)}, ["--samples", "2"]),
+    "verdict/run.py": ({"ROWS": (30,), "GROUPS": ((4, 10, 0.5),)}, ["--samples", "2"]),
 }
 IMPORTED = {"speed/peers.py": "speed/run.py"}  # modules of a script
 PROTOCOLS = sorted(str(path.relative_to(BENCHMARKS)) for path in BENCHMARKS.rglob("*.toml"))

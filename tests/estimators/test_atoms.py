@@ -9,7 +9,7 @@ from hetcal.distributions import EDGE, TabulatedPrediction, TransformedPredictio
 from hetcal.estimators.atoms import AtomicPrediction, Atoms, find_atoms, fit_atoms
 from hetcal.families import GAUSSIAN, StudentT
 from hetcal.metrics import calibration_curve, ce, ce_noise_floor, ce_quantile, coverage, evaluate, judge, pit
-from hetcal.metrics.verdict import Evidence
+from hetcal.metrics.evidence import Evidence
 from hetcal.prediction import Prediction
 from hetcal.report.content import JudgedRows, describe_intervals
 from hetcal.transforms import Log

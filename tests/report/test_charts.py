@@ -139,20 +139,30 @@ def test_subgroups(content):
 
 
 def test_history(content):
-    """Two lines, the kept epoch on the validation line; a first epoch that towers over all is cut, not squeezed in."""
-    chart = charts.history_chart(content["history"])
-    assert [line["name"] for line in chart["lines"]] == ["train", "validation"]
+    """The kept epoch lies on the curve that chose it; the objective has its own picture if it is another curve."""
+    chosen_by, objective = charts.history_charts(content["history"])
+    assert [line["name"] for line in chosen_by["lines"]] == ["criterion"]
+    criterion = vertices(chosen_by["lines"][0]["path"])
+    np.testing.assert_allclose(criterion[25], [chosen_by["best"]["x"], chosen_by["best"]["y"]], atol=0.01)
+    assert [line["name"] for line in objective["lines"]] == ["train", "validation"]
+    assert objective["best"]["y"] is None
+    same = {**content["history"], "criterion": content["history"]["validation"]}
+    (chart,) = charts.history_charts(same)
     validation = vertices(chart["lines"][1]["path"])
     np.testing.assert_allclose(validation[25], [chart["best"]["x"], chart["best"]["y"]], atol=0.01)
+
+
+def test_history_without_a_criterion():
+    """A first epoch that towers over all is cut, not squeezed in."""
     tower = {"train": [1e9, 3.0, 2.0, *np.linspace(2, 1, 60)], "validation": [], "epochs": 63, "best_epoch": 62}
-    line = vertices(charts.history_chart(tower)["lines"][0]["path"])
+    line = vertices(charts.history_charts(tower)[0]["lines"][0]["path"])
     assert line[0, 1] < -100
     assert np.ptp(line[10:, 1]) > 30
 
 
 def test_long_history_is_thinned():
     curve = np.linspace(2, 1, 10_000).tolist()
-    chart = charts.history_chart({"train": curve, "validation": curve, "epochs": 10_000, "best_epoch": 9_999})
+    (chart,) = charts.history_charts({"train": curve, "validation": curve, "epochs": 10_000, "best_epoch": 9_999})
     assert len(vertices(chart["lines"][0]["path"])) == charts.MOST_VERTICES
 
 

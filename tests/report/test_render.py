@@ -156,7 +156,7 @@ def test_page_says_what_the_dict_says(content, pages):
     ]
     found = [html.index(part) for part in parts]
     assert found == sorted(found)
-    assert "rows of the same patient share" in html
+    assert "Rows of the same patient share" in html
 
 
 def test_comparison_says_what_the_dict_says(pages):

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import binom, binomtest
 
 from hetcal.metrics.subgroups import MINIMUM_ROWS
-from hetcal.report.subgroups import check_subgroups, describe_subgroups, find_subgroups
+from hetcal.report.subgroups import check_subgroups, describe_subgroups, find_subgroups, group_label
 from tests.report.samples import ROWS, make_features
 
 LEVEL = 0.9
@@ -199,3 +199,25 @@ def test_predictions_and_groups_are_subgroups():
 def test_features_must_be_a_frame():
     with pytest.raises(TypeError, match="features must be a pandas DataFrame, got features='ndarray'; wrap it"):
         list(find_subgroups(np.zeros(2), np.ones(2), np.zeros((2, 1)), None, None))
+
+
+def test_a_group_is_no_subgroup_by_chance():
+    """In groups that differ, each as a whole, none stands out; as if they were independent rows, some do."""
+    rng = np.random.default_rng(3)
+    codes = np.repeat(np.arange(20), 40)
+    inside = rng.random(800) < np.clip(LEVEL + rng.normal(0, 0.12, 20), 0.5, 1)[codes]
+    told = describe_some(inside, groups=codes.tolist(), group_name="patient")
+    alone = describe_some(inside, features=pd.DataFrame({"patient": codes.astype(str)}))
+    assert told["groups"] == "patient"
+    assert told["standing_out"] == 0 < alone["standing_out"]
+
+
+def test_labels_are_written_as_people_do():
+    """Ids that were read as numbers have no fraction or exponent, and days have no time."""
+    assert group_label(np.float64(1e5)) == "100000"
+    assert group_label(1e17) == "100000000000000000"
+    assert group_label(2.5) == "2.5"
+    assert group_label(np.datetime64("2024-01-02T00:00:00.000000")) == "2024-01-02"
+    assert group_label(pd.Timestamp("2024-01-02")) == "2024-01-02"
+    assert group_label(np.datetime64("2024-01-02T03:04:05.000000")) == "2024-01-02 03:04:05"
+    assert group_label("T 1.0") == "T 1.0"

@@ -64,7 +64,13 @@ def evaluate_model(options: EvaluateOptions, source: str) -> tuple[dict[str, Any
         message += f"{len(observations)} rows are training rows, which look better than new rows; evaluate on others"
         warnings.warn(message, TrainingRowsWarning, stacklevel=2)
     content = judge_model(
-        observations, regressor, target=target, group=group, data=data_facts, reproduce=[command_line(options)]
+        observations,
+        regressor,
+        target=target,
+        group=group,
+        is_explained=options.report is not None,
+        data=data_facts,
+        reproduce=[command_line(options)],
     )
     return content, {"training_rows": trained}
 

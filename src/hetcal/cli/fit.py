@@ -50,6 +50,7 @@ def fit_file(options: FitOptions) -> dict[str, Any]:
             target=options.target,
             group=options.group,
             data=list_data(options, train, calibration, test),
+            is_explained=options.report is not None,
             history=asdict(model.history_),
             settings=list_settings(method, model, comparison),
             reproduce=[command_line(replace(options, method=method))],

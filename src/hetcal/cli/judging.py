@@ -12,20 +12,31 @@ from hetcal._files import atomic_write
 from hetcal.cli.columns import Observations
 from hetcal.exceptions import OutsideRangeWarning, UnseenLabelsWarning
 from hetcal.report import describe, render
+from hetcal.tabular.explaining import explain
 
 if TYPE_CHECKING:
     from hetcal.regressor import HCRegressor
 
 
 def judge_model(
-    observations: Observations, model: "HCRegressor", *, data: Mapping[str, Any], **content: Any
+    observations: Observations,
+    model: "HCRegressor",
+    *,
+    data: Mapping[str, Any],
+    is_explained: bool = False,
+    **content: Any,
 ) -> dict[str, Any]:
-    """Return the content of the report on a model's predictions for these rows."""
+    """Return the content of the report on a model's predictions for these rows.
+
+    What the predictions depend on is added if `is_explained`; this takes seconds.
+    """
     prediction = model.predict_dist(observations.X)
     unseen, outside = model.count_unseen(observations.X), model.count_outside(observations.X)
     warn_of_unusual_rows(unseen, outside, len(observations))
     unusual = {f"rows with an unseen label in {name}": count for name, count in unseen.items()}
     unusual |= {f"rows far outside the training range of {name}": count for name, count in outside.items()}
+    if is_explained:
+        content["explanation"] = explain(model, observations.X, observations.y)
     return judge_prediction(observations, prediction, data={**data, **unusual}, **content)
 
 

@@ -32,11 +32,14 @@ def judged(result: dict[str, Any]) -> list[str]:
     report = result["report"]
     verdict, figures = report["verdict"], report["metrics"]
     lines = [f"{verdict['label']}. {verdict['text']}", ""]
+    if "advice" in report:
+        lines += ["What to do next:", *advised(report["advice"]), ""]
     for name in SHOWN_METRICS:
         lines.append(f"  {METRICS[name].title:<25}{show_value(figures[name]):>10}")
     lines[-1] += f"   (a perfect model has {show_value(figures['ce_noise_floor'])} on average)"
-    if "subgroups" in report:
-        lines += ["", report["subgroups"]["text"]]
+    for section in ("subgroups", "explanation"):
+        if section in report:
+            lines += ["", report[section]["text"]]
     return lines + report_line(result)
 
 
@@ -46,6 +49,15 @@ def evaluated(result: dict[str, Any]) -> list[str]:
         lines.append(f"{result['training_rows']} of {result['rows']} rows are rows that the model was trained on")
     lines += [interval["text"] for interval in result["intervals"]]
     return [*lines, *[""] * bool(lines), *judged(result)]
+
+
+def advised(steps: list[dict[str, Any]]) -> list[str]:
+    """Each step on a line, its command on the next."""
+    lines = []
+    for step in steps:
+        lines.append(f"  - {step['text']}")
+        lines += [f"    {step['command']}"] * (step["command"] is not None)
+    return lines
 
 
 def predicted(result: dict[str, Any]) -> list[str]:

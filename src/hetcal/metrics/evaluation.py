@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hetcal.metrics.grouping import GroupLabels
 from hetcal.metrics.inputs import Mean, Std, as_prediction
 from hetcal.metrics.noise import ce_noise_floor
 from hetcal.metrics.regression import (
@@ -76,12 +77,13 @@ METRICS: dict[str, Metric] = {
 }
 
 
-def evaluate(y: ArrayLike, mean: Mean, std: Std = None) -> dict[str, Any]:
+def evaluate(y: ArrayLike, mean: Mean, std: Std = None, groups: GroupLabels | None = None) -> dict[str, Any]:
     """Compute all metrics of a prediction, in the units of y, and the verdict in words.
 
     Args:
         y: (n,) true values; or (n, k) for k targets.
         mean, std: Like y; or a prediction in place of both, such as `model.predict_dist(X)`.
+        groups: (n,) labels of rows that belong together, which the verdict takes into account.
 
     Returns:
         A dict with `n`; every name of `METRICS`: the value of the function of that name (with the level 0.9 where the
@@ -94,7 +96,7 @@ def evaluate(y: ArrayLike, mean: Mean, std: Std = None) -> dict[str, Any]:
     """
     truth, prediction = np.atleast_1d(np.asarray(y)), as_prediction(mean, std)
     scores = compute_metrics(truth, prediction)
-    judged = judge(truth, prediction)
+    judged = judge(truth, prediction, groups=groups)
     verdict = [str(one) for one in judged] if isinstance(judged, list) else str(judged)
     return {"n": len(truth), **scores, "verdict": verdict}
 

@@ -107,8 +107,8 @@ def two_sided_p(hits: NDArray[np.int64], rows: NDArray[np.int64], level: float) 
     return np.asarray(np.minimum(2 * tail, 1.0))
 
 
-def share_confidence_interval(hits: int, rows: int) -> tuple[float, float]:
-    """Exact 95 % confidence interval of a share (Clopper and Pearson, 1934)."""
+def share_confidence_interval(hits: float, rows: int) -> tuple[float, float]:
+    """Exact 95 % confidence interval of a share (Clopper and Pearson, 1934); `hits` need not be whole."""
     low = float(betaincinv(hits, rows - hits + 1, 0.025)) if hits else 0.0
     high = float(betaincinv(hits + 1, rows - hits, 0.975)) if hits < rows else 1.0
     return low, high

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetcal._checks import Floats
+from hetcal.metrics.grouping import Grouping
 from hetcal.metrics.noise import two_sided_p
 from hetcal.metrics.regression import equal_count_bins
 from hetcal.splitting import RowNumbers
@@ -33,6 +34,7 @@ class CoverageTests:
 
     hits: NDArray[np.int64]
     sizes: NDArray[np.int64]
+    counted: NDArray[np.int64]  # independent rows that these rows count as
     p: Floats
     p_corrected: Floats
     level: float
@@ -56,12 +58,22 @@ class CoverageTests:
         return self.stands_out & (self.coverage < self.level - LARGE_GAP)
 
 
-def check_coverage(subgroups: Sequence[RowNumbers], inside: NDArray[np.bool_], level: float) -> CoverageTests:
-    """Test the coverage of each subgroup, given by its row numbers, against the level."""
+def check_coverage(
+    subgroups: Sequence[RowNumbers], inside: NDArray[np.bool_], level: float, grouping: Grouping | None = None
+) -> CoverageTests:
+    """Test the coverage of each subgroup, given by its row numbers, against the level.
+
+    If rows come in groups, those of a subgroup count as fewer independent rows. A subgroup of one group then rarely
+    stands out: that groups differ from each other is what intervals for new groups allow for.
+    """
     hits = np.array([inside[rows].sum() for rows in subgroups], dtype=np.int64)
     sizes = np.array([len(rows) for rows in subgroups], dtype=np.int64)
-    p = two_sided_p(hits, sizes, level)
-    return CoverageTests(hits, sizes, p, holm(p), level)
+    counted = sizes
+    if grouping is not None:
+        correlation = grouping.correlation(inside.astype(np.float64))
+        counted = np.array([grouping.effective_rows(correlation, rows) for rows in subgroups], dtype=np.int64)
+    p = two_sided_p(np.rint(hits / sizes * counted).astype(np.int64), counted, level)
+    return CoverageTests(hits, sizes, counted, p, holm(p), level)
 
 
 def split_by_value(values: Floats) -> list[RowNumbers]:

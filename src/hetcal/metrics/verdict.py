@@ -11,26 +11,26 @@ simulated probability of every outcome is in docs/metrics.md (`benchmarks/verdic
 A model is called reliable only if the rows could have shown that it is not: with this number of rows, the first test
 must reject a model whose intervals cover 80 % instead of 90 % at least nine times in ten. Otherwise there are too few
 rows.
+
+If rows come in groups, every test is that of the number of independent rows that they count as
+(`hetcal.metrics.grouping`).
 """
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import binom
 
-from hetcal._checks import Floats
-from hetcal.distributions import EDGE
+from hetcal.metrics.evidence import LEVEL, Evidence
+from hetcal.metrics.grouping import GroupLabels
 from hetcal.metrics.inputs import Mean, Std, per_target, read_prediction
 from hetcal.metrics.noise import CURVE_LEVELS, calibration_band, share_confidence_interval, share_noise_bounds
-from hetcal.metrics.regression import coverages, inside_interval
 from hetcal.metrics.subgroups import (
     FALSE_POSITIVE_RATE,
     LARGE_GAP,
-    RELATIVE_ROUNDING,
     SMALL_GAP,
     check_coverage,
     large_enough,
@@ -38,7 +38,6 @@ from hetcal.metrics.subgroups import (
 )
 from hetcal.metrics.wording import count, number, percent
 
-LEVEL = 0.9
 # A gap up to this is of no practical importance anywhere on the calibration curve.
 SMALL_CURVE_GAP = 0.02
 # A model is unreliable if the share of true values on one side of the median exceeds one half by this much, provided
@@ -68,6 +67,8 @@ class Verdict:
             "slight"; there are too "few" rows; or the model is "calibrated".
         text: The sentence without the label.
         rows: Number of rows.
+        groups: Number of groups of rows that belong together; None if every row stands for itself.
+        effective_rows: Number of independent rows that they count as in the test of the coverage.
         coverage: Observed coverage of the 90 % intervals.
         coverage_low, coverage_high: Its exact 95 % confidence interval.
         share_above: Share of true values above the predicted median; 0.5 is expected.
@@ -79,6 +80,8 @@ class Verdict:
     finding: str
     text: str
     rows: int
+    groups: int | None
+    effective_rows: int
     coverage: float
     coverage_low: float
     coverage_high: float
@@ -97,114 +100,65 @@ class Verdict:
         return {"label": self.label, **asdict(self)}
 
 
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """What the rule needs to know about evaluated rows; the evidence of several folds can be pooled."""
-
-    coverage: Floats  # (99,), at CURVE_LEVELS
-    inside: NDArray[np.bool_]  # (n,), of the 90 % interval
-    truth: Floats  # (n,)
-    median: Floats  # (n,)
-    lower: Floats  # (n,), ends of the 90 % interval
-    upper: Floats  # (n,)
-    part_above: Floats  # (n,), of the probability of an atom, above the median; nan if the true value is no atom
-
-    @classmethod
-    def of(cls, truth: Floats, prediction: Any) -> "Evidence":
-        with np.errstate(over="ignore"):
-            lower, upper = prediction.interval(LEVEL).T
-            median = np.asarray(prediction.quantile(0.5))
-        inside = inside_interval(truth, prediction, LEVEL)
-        return cls(
-            coverages(truth, prediction, CURVE_LEVELS),
-            inside,
-            truth,
-            median,
-            lower,
-            upper,
-            split_atoms(truth, prediction),
-        )
-
-    @classmethod
-    def pool(cls, parts: "Sequence[Evidence]") -> "Evidence":
-        """All rows of several parts, such as the held-out rows of all folds."""
-        coverage = np.average([part.coverage for part in parts], axis=0, weights=[len(part.truth) for part in parts])
-        names = ("inside", "truth", "median", "lower", "upper", "part_above")
-        return cls(coverage, *(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-    @property
-    def rows(self) -> int:
-        return len(self.truth)
-
-    @cached_property
-    def observed(self) -> float:
-        """Coverage of the 90 % intervals."""
-        return float(np.mean(self.inside))
-
-    @cached_property
-    def step(self) -> float:
-        return typical_step(self.truth)
-
-    @cached_property
-    def share_above(self) -> float:
-        return share_above(self.truth, self.median, self.step, self.part_above)
-
-
 @per_target
-def judge(y: ArrayLike, mean: Mean, std: Std = None, weak_subgroups: int = 0) -> Verdict:
+def judge(
+    y: ArrayLike, mean: Mean, std: Std = None, weak_subgroups: int = 0, groups: GroupLabels | None = None
+) -> Verdict:
     """Judge the prediction intervals of rows that were not used in training; for several targets, return a list.
 
     Args:
         y: (n,) true values.
         mean, std: (n,) each, or a prediction in place of both, as for every metric.
         weak_subgroups: Number of further subgroups whose intervals are significantly too narrow (see `hetcal.report`).
+        groups: (n,) labels of rows that belong together (a patient, a day); such rows count as fewer.
 
     >>> print(judge(y=np.linspace(-2, 2, 400), mean=np.zeros(400), std=np.full(400, 0.5)))
     Not reliable: 90 % intervals cover 41.0 % of 400 rows (95 % confidence interval 36.1 to 46.0 %); they are too narrow
     and must be 2.19 times as wide.
     """
-    return judge_evidence(Evidence.of(*read_prediction(y, mean, std)), weak_subgroups)
+    return judge_evidence(Evidence.of(*read_prediction(y, mean, std), groups), weak_subgroups)
 
 
 def judge_evidence(evidence: Evidence, weak_subgroups: int = 0) -> Verdict:
     """The rule itself."""
-    rows, observed, above = evidence.rows, evidence.observed, evidence.share_above
+    rows = evidence.rows_of_coverage
     weak_subgroups += count_weak_subgroups(evidence)
     finding = find(evidence, weak_subgroups)
-    low, high = share_confidence_interval(int(evidence.inside.sum()), rows)
+    low, high = share_confidence_interval(evidence.inside.sum() / evidence.rows * rows, rows)
     return Verdict(
         status=status_of(finding, evidence),
         finding=finding,
         text="".join([describe_coverage(evidence, low, high), *describe_rest(finding, evidence, weak_subgroups)]),
-        rows=rows,
-        coverage=observed,
+        rows=evidence.rows,
+        groups=None if evidence.grouping is None else evidence.grouping.count,
+        effective_rows=rows,
+        coverage=evidence.observed,
         coverage_low=low,
         coverage_high=high,
-        share_above=above,
+        share_above=evidence.share_above,
         width_factor=width_factor(evidence) if is_far_off(evidence) else None,
     )
 
 
 def find(evidence: Evidence, weak_subgroups: int) -> str:
     """What matters most, see `Verdict.finding`; what makes a model unreliable comes first."""
-    rows, observed, above = evidence.rows, evidence.observed, evidence.share_above
-    if is_large_bias(above, rows) and not is_far_too_narrow(evidence):
+    if is_large_bias(evidence) and not is_far_too_narrow(evidence):
         return "bias"
     if is_far_off(evidence):
-        return "narrow" if observed < LEVEL else "wide"
+        return "narrow" if evidence.observed < LEVEL else "wide"
     if worst_level(evidence) is not None:
         return "shape"
-    if is_biased(above, rows):
+    if is_biased(evidence):
         return "bias"
     if weak_subgroups:
         return "subgroup"
-    if rows < rows_needed():
+    if evidence.rows_of_curve < rows_needed():  # all levels know the correlation within groups better than one
         return "few"
-    return "slight" if is_off(observed, rows) else "calibrated"
+    return "slight" if is_off(evidence) else "calibrated"
 
 
 def status_of(finding: str, evidence: Evidence) -> str:
-    if is_far_too_narrow(evidence) or is_large_bias(evidence.share_above, evidence.rows):
+    if is_far_too_narrow(evidence) or is_large_bias(evidence):
         return "bad"
     return {"calibrated": "good", "slight": "good", "few": "unknown"}.get(finding, "caution")
 
@@ -212,32 +166,34 @@ def status_of(finding: str, evidence: Evidence) -> str:
 # The tests.
 
 
-def is_off(observed: float, rows: int) -> bool:
+def is_off(evidence: Evidence) -> bool:
     """Whether the coverage of the 90 % intervals differs significantly from 90 %."""
-    return not between(observed, *share_noise_bounds(rows, LEVEL, FALSE_POSITIVE_RATE))
+    return not between(evidence.observed, *share_noise_bounds(evidence.rows_of_coverage, LEVEL, FALSE_POSITIVE_RATE))
 
 
 def is_far_off(evidence: Evidence) -> bool:
     """Whether the coverage is off by more than a gap of no practical importance."""
-    return is_off(evidence.observed, evidence.rows) and abs(evidence.observed - LEVEL) > SMALL_GAP
+    return is_off(evidence) and abs(evidence.observed - LEVEL) > SMALL_GAP
 
 
 def is_far_too_narrow(evidence: Evidence) -> bool:
     return is_far_off(evidence) and evidence.observed < LEVEL - LARGE_GAP
 
 
-def is_biased(above: float, rows: int) -> bool:
-    return not between(above, *share_noise_bounds(rows, 0.5, FALSE_POSITIVE_RATE)) and abs(above - 0.5) > SMALL_GAP
+def is_biased(evidence: Evidence) -> bool:
+    above, bounds = evidence.share_above, share_noise_bounds(evidence.rows_of_median, 0.5, FALSE_POSITIVE_RATE)
+    return not between(above, *bounds) and abs(above - 0.5) > SMALL_GAP
 
 
-def is_large_bias(above: float, rows: int) -> bool:
+def is_large_bias(evidence: Evidence) -> bool:
+    above, rows = evidence.share_above, evidence.rows_of_median
     is_rare = not between(above, *share_noise_bounds(rows, 0.5, RARE))
     return is_rare and abs(above - 0.5) > LARGE_BIAS and rows >= FEWEST_ROWS
 
 
 def worst_level(evidence: Evidence) -> int | None:
     """Index of the level at which the curve leaves its noise band furthest; None if it stays inside, or nearly so."""
-    coverage, rows = evidence.coverage, evidence.rows
+    coverage, rows = evidence.coverage, evidence.rows_of_curve
     if rows < FEWEST_ROWS or np.abs(coverage - CURVE_LEVELS).max() <= SMALL_CURVE_GAP:
         return None
     lower, upper = calibration_band(rows, CURVE_LEVELS, 1 - FALSE_POSITIVE_RATE)
@@ -251,7 +207,9 @@ def count_weak_subgroups(evidence: Evidence) -> int:
         width = np.nan_to_num(evidence.upper - evidence.lower)
         ranges = [*split_by_value(np.nan_to_num(evidence.median)), *split_by_value(width)]
     subgroups = large_enough(ranges, evidence.rows)
-    return int(check_coverage(subgroups, evidence.inside, LEVEL).is_weak.sum()) if subgroups else 0
+    if not subgroups:
+        return 0
+    return int(check_coverage(subgroups, evidence.inside, LEVEL, evidence.grouping).is_weak.sum())
 
 
 def between(share: float, low: float, high: float) -> bool:
@@ -271,44 +229,6 @@ def power_against_low_coverage(rows: int) -> float:
 
 
 # The figures.
-
-
-def split_atoms(truth: Floats, prediction: Any) -> Floats:
-    """The part of the probability of each true value that lies above the median; nan if the probability is 0."""
-    if not hasattr(prediction, "cdf_below"):
-        return np.full(len(truth), np.nan)
-    upto = prediction.cdf(truth)
-    mass = upto - prediction.cdf_below(truth)
-    return np.where(mass > EDGE, np.clip((upto - 0.5) / np.maximum(mass, EDGE), 0, 1), np.nan)
-
-
-def share_above(truth: Floats, median: Floats, step: float, part_above: Floats) -> float:
-    """The share of true values above the predicted median; a predicted atom counts with its part above.
-
-    A target that comes in steps, such as a whole number, represents all values that round to it. It counts with the
-    part of its step that lies above the median: half of it if it equals the median, all of it a step above. Otherwise,
-    with a median of 5.4, every 5 would be below and every 6 above, and the share would depend on the steps, not on the
-    model.
-    """
-    with np.errstate(over="ignore", under="ignore"):
-        rounding = max(RELATIVE_ROUNDING * float(np.abs(truth).max()), float(np.finfo(float).tiny))
-        by_step = np.clip((truth - median) / max(step, rounding) + 0.5, 0, 1)
-    return float(np.where(np.isnan(part_above), by_step, part_above).mean())
-
-
-def typical_step(truth: Floats) -> float:
-    """The distance between neighboring values, as the median over the rows; 0 if no value repeats.
-
-    A single odd value does not change the median.
-    """
-    values, counts = np.unique(truth, return_counts=True)
-    if len(values) in (1, len(truth)):
-        return 0.0
-    with np.errstate(over="ignore"):
-        gaps, weights = np.diff(values), counts[1:] + counts[:-1]
-    order = np.argsort(gaps)
-    middle = np.searchsorted(np.cumsum(weights[order]), weights.sum() / 2)
-    return float(gaps[order][middle])
 
 
 def width_factor(evidence: Evidence) -> float | None:
@@ -331,10 +251,11 @@ def width_factor(evidence: Evidence) -> float | None:
 
 def describe_coverage(evidence: Evidence, low: float, high: float) -> str:
     """What was observed, how well it is known, and how it compares with sampling noise."""
-    rows, observed = evidence.rows, evidence.observed
-    text = f"{percent(LEVEL, 0)} intervals cover {percent(observed)} of {count(rows, 'row')} "
+    observed, grouping = evidence.observed, evidence.grouping
+    rows = count(evidence.rows, "row") + (f" in {count(grouping.count, 'group')}" if grouping else "")
+    text = f"{percent(LEVEL, 0)} intervals cover {percent(observed)} of {rows} "
     text += f"(95 % confidence interval {percent(low)[:-2]} to {percent(high)})"
-    if not is_off(observed, rows):
+    if not is_off(evidence):
         return f"{text}, within sampling noise"
     if not is_far_off(evidence):
         return f"{text}, only {100 * abs(observed - LEVEL):.2g} points off"
@@ -352,7 +273,7 @@ def describe_rest(finding: str, evidence: Evidence, weak_subgroups: int) -> list
         level, coverage = CURVE_LEVELS[worst], evidence.coverage[worst]
         side = "too narrow" if coverage < level else "wider than needed"
         clauses.append(f", but {percent(level, 0)} intervals cover {percent(coverage)}: they are {side}")
-    if is_biased(above, evidence.rows):
+    if is_biased(evidence):
         side, share = ("above", above) if above > 0.5 else ("below", 1 - above)
         ties = ", counting ties in part" if evidence.step else ""
         clauses.append(f"; {percent(share)} of the true values lie {side} the predicted median{ties}")
@@ -361,6 +282,13 @@ def describe_rest(finding: str, evidence: Evidence, weak_subgroups: int) -> list
         subgroups = "one subgroup" if weak_subgroups == 1 else f"{weak_subgroups} subgroups"
         clauses.append(f"; in {subgroups} the intervals are too narrow")
     if finding == "few":
-        clauses.append(f", but a coverage of {percent(LOW_COVERAGE, 0)} could look the same on so few rows; ")
-        clauses.append(f"evaluate the model on {rows_needed()} rows or more")
+        clauses.append(f", but a coverage of {percent(LOW_COVERAGE, 0)} could look the same on so few ")
+        clauses.append(describe_lack(evidence))
     return clauses
+
+
+def describe_lack(evidence: Evidence) -> str:
+    if evidence.grouping is None:
+        return f"rows; evaluate the model on {rows_needed()} rows or more"
+    counted = f"{count(evidence.rows_of_curve, 'independent row')}, where {rows_needed()} are needed"
+    return f"groups, whose rows count as {counted}; evaluate the model on more groups"

@@ -264,9 +264,24 @@ def subgroup_chart(subgroups: dict[str, Any]) -> Chart:
     }
 
 
-def history_chart(history: dict[str, Any]) -> Chart:
-    """Objective by epoch in training and validation; a first epoch far above the others is cut off."""
-    curves = {name: history[name] for name in ("train", "validation") if any(v is not None for v in history[name])}
+def history_charts(history: dict[str, Any]) -> list[Chart]:
+    """The curve that chose the epoch, with the epoch on it, and the objective, if that is another one."""
+    validation, criterion = (history.get(name) or [] for name in ("validation", "criterion"))
+    if not any(v is not None for v in criterion):
+        return [history_chart(history, "Objective (smaller is better)", ("train", "validation"))]
+    known = [pair for pair in zip(validation, criterion, strict=False) if None not in pair]
+    if known and all(math.isclose(a, b, rel_tol=0.01, abs_tol=1e-9) for a, b in known):
+        return [history_chart(history, "Objective (smaller is better)", ("train", "validation"))]
+    chosen_by = history_chart(history, "CRPS, which chose the epoch (smaller is better)", ("criterion",))
+    others = history_chart(history, "Objective that was trained (smaller is better)", ("train", "validation"))
+    return [chosen_by, {**others, "best": {**others["best"], "y": None}}] if others["lines"] else [chosen_by]
+
+
+def history_chart(history: dict[str, Any], title: str, names: Sequence[str]) -> Chart:
+    """Curves by epoch; a first epoch far above the others is cut off, and the kept epoch lies on the last curve."""
+    curves = {name: history[name] for name in names if any(v is not None for v in history[name])}
+    if not curves:
+        return {"lines": [], "best": {}}
     values = sorted(v for curve in curves.values() for v in curve if v is not None)
     low, high = values[0], values[-1]
     usual = values[int(0.95 * (len(values) - 1))]
@@ -279,11 +294,11 @@ def history_chart(history: dict[str, Any]) -> Chart:
         path = line([x.place(i + 1) for i in kept], [y.place(curve[i], beyond=5) for i in kept])
         lines.append({"name": name, "path": path})
     best = history["best_epoch"]
-    judged = curves.get("validation", curves.get("train", []))
+    judged = list(curves.values())[-1]
     kept_value = judged[best] if best < len(judged) else None
     return {
         "x": x.axis("Epoch"),
-        "y": y.axis("Objective (smaller is better)"),
+        "y": y.axis(title),
         "lines": lines,
         "best": {"x": x.place(best + 1), "y": None if kept_value is None else y.place(kept_value)},
     }

@@ -10,7 +10,7 @@ from typing import Any
 
 from hetcal import __version__
 from hetcal.metrics import calibration_band
-from hetcal.metrics.verdict import LEVEL
+from hetcal.metrics.evidence import LEVEL
 from hetcal.metrics.wording import count
 from hetcal.report.text import LONGEST_VALUE, clean, commands, finite, listing, without_folders
 from hetcal.studies.statistics import COMPARED, FIGURES

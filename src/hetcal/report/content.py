@@ -1,8 +1,9 @@
 """The content of the report on one model: from arrays and a table to a plain dict.
 
 The dict is the report; the page only shows it. It holds numbers, points and sentences, in the order of the page, and
-no markup: `verdict`, `figures`, `calibration`, `sharpness`, `intervals`, `residuals`, `subgroups`, `history`, `data`,
-`settings`, `reproduce`. A section without data is omitted. All figures refer to all rows; only points are a sample.
+no markup: `verdict`, `advice`, `figures`, `calibration`, `sharpness`, `intervals`, `residuals`, `subgroups`,
+`explanation`, `history`, `data`, `settings`, `reproduce`. A section without data is omitted. All figures refer to all
+rows; only points are a sample.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,17 +16,21 @@ from numpy.typing import ArrayLike, NDArray
 from hetcal import __version__
 from hetcal._checks import Floats, must
 from hetcal.distributions import RandomizedPIT
-from hetcal.metrics import calibration_curve, ce_quantile, equal_count_bins
+from hetcal.metrics import CURVE_LEVELS, calibration_band, ce_quantile, equal_count_bins
 from hetcal.metrics.evaluation import compute_metrics
+from hetcal.metrics.evidence import LEVEL, Evidence
+from hetcal.metrics.grouping import GroupLabels
 from hetcal.metrics.inputs import read_prediction
-from hetcal.metrics.regression import inside_interval
 from hetcal.metrics.subgroups import FALSE_POSITIVE_RATE
-from hetcal.metrics.verdict import FEWEST_ROWS, LEVEL, judge
+from hetcal.metrics.verdict import FEWEST_ROWS, judge_evidence
 from hetcal.metrics.wording import count, number, percent
 from hetcal.prediction import Prediction
+from hetcal.report.advice import Situation, advise, is_transformed
 from hetcal.report.charts import round_step
-from hetcal.report.subgroups import describe_subgroups
+from hetcal.report.explanation import describe_explanation
+from hetcal.report.subgroups import date_columns, describe_subgroups
 from hetcal.report.text import clean, commands, finite, listing, without_folders
+from hetcal.tabular.explaining import Explanation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,8 +58,9 @@ def describe(
     target: str,
     title: str,
     features: "pd.DataFrame | Table | None" = None,
-    groups: Sequence[Any] | None = None,
+    groups: GroupLabels | None = None,
     group_name: str | None = None,
+    explanation: Explanation | None = None,
     history: Mapping[str, Any] | None = None,
     data: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -68,9 +74,12 @@ def describe(
         target: Name of y.
         title: Heading of the page.
         features: (n, d) columns by which to look for subgroups: numbers, dates, booleans, labels, missing values.
-        groups: (n,) labels, such as the patient, which are subgroups as well.
+        groups: (n,) labels of rows that belong together, such as the patient. They are subgroups as well, and every
+            test takes into account that rows of a group share errors.
         group_name: What the groups are.
-        history: `train`, `validation` (each with a list `objective`), `best_epoch` and `stopped` of the training.
+        explanation: What the predictions depend on, from `hetcal.explain`.
+        history: `train`, `validation` (each with a list `objective`), `criterion`, `best_epoch` and `stopped` of the
+            training.
         data: What to list about the data, label -> value.
         settings: What to list about the model, label -> value.
         reproduce: Commands that reproduce this report. Absolute paths lose their folders, here and in the lists.
@@ -80,7 +89,7 @@ def describe(
         if rows is not None and len(rows) != len(truth):
             rule = f"have as many rows as y ({len(truth)})"
             raise must(name, rule, f"{len(rows)} rows", "give one row per row of y")
-    judged = JudgedRows.of(truth, prediction)
+    judged = JudgedRows.of(truth, prediction, groups)
     subgroups = describe_subgroups(judged.inside, judged.width, LEVEL, judged.center, features, groups, group_name)
     content = {
         "kind": "model",
@@ -89,8 +98,9 @@ def describe(
         "target": clean(target),
         "rows": len(truth),
         "level": LEVEL,
-        **describe_judgment(judged, subgroups, clean(target)),
+        **describe_judgment(judged, subgroups, clean(target), date_columns(features), reproduce),
         "subgroups": subgroups,
+        "explanation": describe_explanation(explanation),
         "history": describe_training(history),
         "data": listing(data),
         "settings": listing(settings),
@@ -109,31 +119,48 @@ class JudgedRows:
     lower: Floats
     upper: Floats
     width: Floats
-    inside: NDArray[np.bool_]
+    evidence: Evidence
+
+    @property
+    def inside(self) -> NDArray[np.bool_]:
+        return self.evidence.inside
 
     @classmethod
-    def of(cls, truth: Floats, prediction: Any) -> "JudgedRows":
+    def of(cls, truth: Floats, prediction: Any, groups: GroupLabels | None = None) -> "JudgedRows":
         with np.errstate(over="ignore"):
             lower, upper = np.clip(prediction.interval(LEVEL).T, -LARGEST_END, LARGEST_END)
             center = np.clip(prediction.quantile(0.5), -LARGEST_END, LARGEST_END)
-        inside = inside_interval(truth, prediction, LEVEL)
-        return cls(truth, prediction, center, lower, upper, widths(prediction, lower, upper), inside)
+        evidence = Evidence.of(truth, prediction, groups)
+        return cls(truth, prediction, center, lower, upper, widths(prediction, lower, upper), evidence)
 
 
-def describe_judgment(judged: JudgedRows, subgroups: dict[str, Any] | None, target: str) -> dict[str, Any]:
-    """The sections that depend only on the true values and their predictions."""
+def describe_judgment(
+    judged: JudgedRows, subgroups: dict[str, Any] | None, target: str, dates: Sequence[str], reproduce: Sequence[str]
+) -> dict[str, Any]:
+    """The sections that depend on the true values and their predictions."""
     truth, prediction = judged.truth, judged.prediction
     with np.errstate(over="ignore"):
         values = compute_metrics(truth, prediction)
-        verdict = judge(truth, prediction, weak_subgroups=subgroups["weak"] if subgroups else 0)
+        verdict = judge_evidence(judged.evidence, weak_subgroups=subgroups["weak"] if subgroups else 0)
     scores = {"n": len(truth), **{name: finite(value) for name, value in values.items()}}
     typical = float(np.median(judged.width))
+    worst = subgroups["worst"][0] if subgroups else None
+    situation = Situation(
+        verdict,
+        truth,
+        is_transformed(prediction),
+        dates,
+        f"{worst['name']} {worst['where']}" if worst and worst["stands_out"] else None,
+        next(iter(commands(reproduce)), None),
+        target,
+    )
     text = f"{capitalized(verdict.text)}. The typical width of an interval is {number(typical)}."
     return {
         "verdict": {**verdict.as_dict(), "text": text, "width": typical},
+        "advice": advise(situation),
         "figures": describe_figures(truth, judged.width, scores, target),
         "metrics": scores,
-        "calibration": describe_calibration(truth, prediction),
+        "calibration": describe_calibration(judged.evidence),
         "sharpness": describe_sharpness(judged.width),
         "intervals": describe_intervals(judged),
         "residuals": describe_residuals(truth, prediction),
@@ -186,24 +213,26 @@ def widths(prediction: Any, lower: Floats, upper: Floats) -> Floats:
     return np.maximum(upper - lower, 0.0)
 
 
-def describe_calibration(truth: Floats, prediction: Any) -> dict[str, Any]:
-    curve = calibration_curve(truth, prediction, confidence=CONFIDENCE)
-    outside = (curve.coverage < curve.lower - 1e-9) | (curve.coverage > curve.upper + 1e-9)
+def describe_calibration(evidence: Evidence) -> dict[str, Any]:
+    coverage, rows = evidence.coverage, evidence.rows_of_curve
+    lower, upper = calibration_band(rows, CURVE_LEVELS, CONFIDENCE)
+    outside = (coverage < lower - 1e-9) | (coverage > upper + 1e-9)
     if not outside.any():
         text = "The curve stays inside the noise band at every level: observed and nominal coverage agree within noise."
     else:
-        below = int((outside & (curve.coverage < curve.levels)).sum())
+        below = int((outside & (coverage < CURVE_LEVELS)).sum())
         above = int(outside.sum()) - below
         where = "below it: the intervals are too narrow" if below else "above it: the intervals are wider than needed"
         if below and above:
             where = f"below it at {below} (too narrow), above it at {above} (wider than needed)"
         text = f"The curve leaves the noise band at {below + above} of {len(outside)} levels, {where}."
     return {
-        "levels": curve.levels.tolist(),
-        "coverage": curve.coverage.tolist(),
-        "lower": curve.lower.tolist(),
-        "upper": curve.upper.tolist(),
+        "levels": CURVE_LEVELS.tolist(),
+        "coverage": coverage.tolist(),
+        "lower": lower.tolist(),
+        "upper": upper.tolist(),
         "confidence": CONFIDENCE,
+        "effective_rows": rows,
         "inside_band": not outside.any(),
         "text": text,
     }
@@ -303,8 +332,9 @@ def describe_residuals(truth: Floats, prediction: Any) -> dict[str, Any]:
 
 
 def describe_training(history: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The objective by epoch; None where there is nothing to draw."""
+    """Objective and criterion by epoch; None where there is nothing to draw."""
     parts = {name: (history or {}).get(name, {}).get("objective", ()) for name in ("train", "validation")}
+    parts["criterion"] = (history or {}).get("criterion", ())
     curves = {name: [finite(value) for value in values] for name, values in parts.items()}
     if history is None or all(value is None for curve in curves.values() for value in curve):
         return None

@@ -13,7 +13,7 @@ from typing import Any
 
 from hetcal._checks import check_choice
 from hetcal.metrics import wording
-from hetcal.report import charts, tables
+from hetcal.report import charts, explanation, tables
 from hetcal.studies.statistics import FIGURES
 
 try:
@@ -71,11 +71,11 @@ def setting(value: Any) -> str:
     """A listed value as text."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "none"}[value]
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return wording.label(value, 6) if isinstance(value, float) else str(value)
 
 
-def draw_model(content: Mapping[str, Any]) -> dict[str, charts.Chart]:
-    drawn = {
+def draw_model(content: Mapping[str, Any]) -> dict[str, Any]:
+    drawn: dict[str, Any] = {
         "calibration": charts.calibration_chart(content["calibration"]),
         "sharpness": charts.histogram_chart(content["sharpness"]),
         "intervals": charts.interval_chart(content["intervals"]),
@@ -84,7 +84,10 @@ def draw_model(content: Mapping[str, Any]) -> dict[str, charts.Chart]:
     if "subgroups" in content:
         drawn["subgroups"] = charts.subgroup_chart(content["subgroups"])
     if "history" in content:
-        drawn["history"] = charts.history_chart(content["history"])
+        drawn["history"] = charts.history_charts(content["history"])
+    if "explanation" in content:
+        drawn["importance"] = explanation.importance_chart(content["explanation"])
+        drawn["courses"] = explanation.course_charts(content["explanation"])
     return drawn
 
 

@@ -3,14 +3,17 @@
 The tests, and why no subgroup is named by chance, are in `hetcal.metrics.subgroups`.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hetcal._checks import Floats, must
+from hetcal.metrics.grouping import Grouping, GroupLabels
 from hetcal.metrics.noise import share_confidence_interval
 from hetcal.metrics.subgroups import (
     FALSE_POSITIVE_RATE,
@@ -48,21 +51,26 @@ def describe_subgroups(
     level: float,
     center: Floats,
     features: "pd.DataFrame | Table | None",
-    groups: Sequence[Any] | None,
+    groups: GroupLabels | None,
     group_name: str | None,
 ) -> dict[str, Any] | None:
     """The worst subgroups with their figures and a conclusion; None if no subgroup has enough rows."""
     subgroups = list(find_subgroups(center, width, features, groups, group_name))
     if not subgroups:
         return None
-    by_group = {"groups": None if groups is None else clean(group_name or "group")}
-    return {**check_subgroups(subgroups, inside, width, level), **by_group}
+    grouping = Grouping.of(groups, len(inside))
+    by_group = {"groups": None if grouping is None else clean(group_name or "group")}
+    return {**check_subgroups(subgroups, inside, width, level, grouping), **by_group}
 
 
 def check_subgroups(
-    subgroups: Sequence[Subgroup], inside: NDArray[np.bool_], width: Floats, level: float
+    subgroups: Sequence[Subgroup],
+    inside: NDArray[np.bool_],
+    width: Floats,
+    level: float,
+    grouping: Grouping | None = None,
 ) -> dict[str, Any]:
-    tests = check_coverage([subgroup.rows for subgroup in subgroups], inside, level)
+    tests = check_coverage([subgroup.rows for subgroup in subgroups], inside, level, grouping)
     coverage, stands_out = tests.coverage, tests.stands_out
     # First the significant subgroups, too narrow before too wide; then the others by their p-value.
     is_wide = coverage > level
@@ -70,7 +78,8 @@ def check_subgroups(
     rank = np.lexsort([badness, stands_out & is_wide, ~stands_out])
     worst = []
     for i in rank[:MOST_SHOWN]:
-        low, high = share_confidence_interval(int(tests.hits[i]), int(tests.sizes[i]))
+        counted = int(tests.counted[i])
+        low, high = share_confidence_interval(tests.hits[i] / tests.sizes[i] * counted, counted)
         worst.append(
             {
                 "kind": subgroups[i].kind,
@@ -131,7 +140,7 @@ def find_subgroups(
     center: Floats,
     width: Floats,
     features: pd.DataFrame | Table | None,
-    groups: Sequence[Any] | None,
+    groups: GroupLabels | None,
     group_name: str | None,
 ) -> Iterator[Subgroup]:
     """Find subgroups with enough rows, but not all rows: by the prediction, by group, by every column."""
@@ -142,7 +151,7 @@ def find_subgroups(
     ]
     if groups is not None:
         columns.append(
-            ("group", clean(group_name or "group"), pd.Series([str(group) for group in groups], dtype=object))
+            ("group", clean(group_name or "group"), pd.Series([group_label(group) for group in groups], dtype=object))
         )
     if features is not None:
         if isinstance(features, Table):
@@ -156,6 +165,30 @@ def find_subgroups(
         for where, rows in split_column(column):
             if MINIMUM_ROWS <= len(rows) < n:
                 yield Subgroup(kind, name, where, rows)
+
+
+def date_columns(features: "pd.DataFrame | Table | None") -> list[str]:
+    """Names of the columns of dates."""
+    if features is None:
+        return []
+    if isinstance(features, Table):
+        return [name for name, kind in features.kinds.items() if kind == "dates"]
+    if not isinstance(features, pd.DataFrame):
+        return []  # refused elsewhere
+    return [clean(features.columns[i]) for i in range(features.shape[1]) if numbers_or_dates(features.iloc[:, i])[1]]
+
+
+def group_label(group: Any) -> str:
+    """A label as a person writes it: a number without a fraction, a date without the time if there is none.
+
+    >>> group_label(np.float64(100000.0)), group_label(np.datetime64("2024-01-02T00:00:00.000000")), group_label("a")
+    ('100000', '2024-01-02', 'a')
+    """
+    if isinstance(group, float) and group.is_integer():
+        return str(int(group))
+    if isinstance(group, np.datetime64 | date) and not pd.isna(group):
+        return re.sub(r"\.0+$", "", str(group).replace("T", " ")).removesuffix(" 00:00:00")
+    return str(group)
 
 
 def frame_of(table: Table) -> pd.DataFrame:
@@ -181,7 +214,7 @@ def split_column(column: pd.Series) -> Iterator[tuple[str, RowNumbers]]:
 
 def labels_of(column: pd.Series, present: RowNumbers) -> Iterator[tuple[str, RowNumbers]]:
     """Rows by label, for labels with enough rows: a label with few rows, such as an id, is never shown."""
-    texts = np.array([str(value) for value in column.iloc[present]], dtype=object)
+    texts = np.array([group_label(value) for value in column.iloc[present]], dtype=object)
     codes, labels = pd.factorize(texts)
     counts = np.bincount(codes)
     order = present[np.argsort(codes, kind="stable")]

@@ -19,8 +19,8 @@ from hetcal import datasets
 from hetcal._checks import Floats, must
 from hetcal.methods import METHODS, make
 from hetcal.metrics import CURVE_LEVELS, evaluate
+from hetcal.metrics.evidence import Evidence
 from hetcal.metrics.inputs import read_prediction
-from hetcal.metrics.verdict import Evidence
 from hetcal.recalibration import RECALIBRATORS
 from hetcal.regressor import HCRegressor
 from hetcal.splitting import Split, split_rows
@@ -89,7 +89,7 @@ def measure(fit: Callable[[], Any], test: Part) -> Measured:
     predicted = model.predict_dist(test.X)
     end = perf_counter()
     truth, prediction = read_prediction(test.y, predicted)
-    evidence = Evidence.of(truth, prediction)
+    evidence = Evidence.of(truth, prediction, test.groups)
     return Measured(
         rows=len(test),
         metrics={**evaluate(test.y, predicted), "seconds": end - start},

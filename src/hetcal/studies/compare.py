@@ -20,7 +20,8 @@ from hetcal._checks import check_choice, check_number, check_vector, must, under
 from hetcal.exceptions import TrainingWarning
 from hetcal.methods import DEFAULT, METHODS, PAPER, make
 from hetcal.metrics import CURVE_LEVELS, ce_noise_floor
-from hetcal.metrics.verdict import Evidence, judge_evidence
+from hetcal.metrics.evidence import Evidence
+from hetcal.metrics.verdict import judge_evidence
 from hetcal.recalibration import RECALIBRATORS
 from hetcal.regressor import HCRegressor
 from hetcal.splitting import RowNumbers, Split, split_folds, split_rows

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from hetcal.metrics.verdict import LEVEL
+from hetcal.metrics.evidence import LEVEL
 from hetcal.metrics.wording import count, fixed
 from hetcal.studies.protocol import describe_varied
 from hetcal.studies.results import Result, Results, estimate_figure

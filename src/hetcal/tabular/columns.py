@@ -114,7 +114,7 @@ def column_of_objects(name: str, values: Any, is_known_text: bool = False) -> ND
     is_text = [isinstance(value, str) for value in values]
     for row, value in enumerate(values):
         if isinstance(value, date) and not is_missing(value):
-            raise must(f"column {name!r}", "hold numbers, booleans, dates or text", value, DATE_ADVICE)
+            raise must(f"column {name!r}", "hold numbers, booleans, dates or text", str(value), DATE_ADVICE)
         if not (is_number[row] or is_text[row] or is_missing(value)):
             raise TypeError(
                 f"column {name!r} must hold numbers or text, got {value!r} in row {row}; "

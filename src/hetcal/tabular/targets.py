@@ -15,6 +15,7 @@ from hetcal.estimators.cross_ensemble import Calibration, CrossEnsemble
 from hetcal.estimators.held_out import fit_shape_of_cells
 from hetcal.exceptions import DegenerateDataWarning
 from hetcal.families import Empirical
+from hetcal.metrics.wording import label
 from hetcal.prediction import Prediction
 from hetcal.tabular.encoding import fit_column_scaler
 from hetcal.transforms import TRANSFORMS, PerTarget, Standardizer, TargetTransform
@@ -45,7 +46,7 @@ def warn_of_constants(target: Floats) -> None:
     for column in target.reshape(len(target), -1).T:
         if Standardizer().fit(column, np.ones(len(column))).is_constant:
             warnings.warn(
-                f"y is constant ({column[0]:g}); its predictive standard deviation is meaningless",
+                f"y is constant ({label(column[0])}); its predictive standard deviation is meaningless",
                 DegenerateDataWarning,
                 stacklevel=4,
             )
