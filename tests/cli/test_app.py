@@ -13,8 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
+from numpy.testing import assert_allclose
 
-from hetcal import METHODS, __version__
+from hetcal import METHODS, __version__, load
 from hetcal.cli import app as cli
 from hetcal.methods import PAPER, make
 from tests.processes import wait_until
@@ -101,6 +102,35 @@ def test_compare_with_report(hetcal, table, tmp_path):
     result = json.loads(hetcal(*compare, "--json")[1])
     assert [len(method["metrics"]["crps"]["values"]) for method in result["methods"]] == [2, 2]
     assert result["recommendation"]["text"] in out
+
+
+def test_recalibrate_from_the_table_to_the_verdict(hetcal, table):
+    """The file holds the corrected model: its written intervals are those of the loaded model, and are evaluated."""
+    fit = ("fit", table, "--target", "y", "--out", "m.hetcal", "--method", "hnn", "--recalibrate", "std", *TINY_FIT)
+    code, out, err = hetcal(*fit)
+    assert code == 0, err
+    assert "std recalibration by" in out.splitlines()[0]
+    assert "recalibrated" in hetcal("info", "m.hetcal")[1]
+    assert hetcal("predict", "m.hetcal", table, "--out", "p.csv", "--level", "0.8", "--keep", "y")[0] == 0
+    written = pd.read_csv("p.csv")[["lower_80", "upper_80"]].to_numpy()
+    model = load("m.hetcal")
+    columns = list(model.feature_names_in_)
+    assert_allclose(written, model.predict_interval(pd.read_csv(table)[columns], 0.8), rtol=1e-9)
+    code, out, _ = hetcal("evaluate", "p.csv", "--target", "y")
+    assert code == 0
+    assert out.startswith("Predictions: the quantiles 0.1, 0.9; between and beyond them a normal distribution\n")
+    assert "The given 80 % intervals cover" in out
+    code, _, err = hetcal("export", "m.hetcal", "--onnx", "m.onnx")
+    assert code == 2
+    assert err.startswith("hetcal: model must not be recalibrated for ONNX, got model='std'; the graph has no map")
+
+
+def test_compare_baselines_recalibrated(hetcal, table):
+    compare = ("compare", table, "--target", "y", "--methods", "no-model,ridge", "--recalibrate", "conformal")
+    code, out, err = hetcal(*compare, "--folds", "2")
+    assert code == 0, err
+    assert "No model + conformal" in out
+    assert "training rows of each fold were not trained on, for conformal recalibration." in out
 
 
 def test_fit_then_export(hetcal, table, tmp_path):

@@ -232,7 +232,7 @@ DOCUMENTS: dict[str, Craft] = {
     "manifest with NaN": manifest(format_version=float("nan")),
     **{
         f"format version {v!r}"[:40]: manifest(format_version=v)
-        for v in (0, 1, 3, -1, "2", True, 2.0, None, [2], 10**4000)
+        for v in (0, 1, 2, 4, -1, "3", True, 3.0, None, [3], 10**4000)
     },
     "format version as long as a book": written("format_version", lambda text: "1" * 10**6),
     "wrong SHA-256": other_checksum(lambda digits: "0" * 64),
