@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from hetcal._checks import check_number
+from hetcal._checks import check_number, must
 
 WEIGHT_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 # Layers that drop whole channels: their mask has one entry per channel, not one per element.
@@ -16,6 +17,14 @@ CHANNEL_DROPOUT = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 DROPOUT_LAYERS = (nn.Dropout, *CHANNEL_DROPOUT)
 # The inputs of a table are z = limit * asinh(x / limit) of their standardized values x (`tabular.encoding.squash`).
 SQUASH_LIMIT = 3.0
+
+
+def check_device(device: Any) -> None:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError):
+        rule = "be one that torch finds on this machine"
+        raise must("device", rule, device, "'cpu' always works") from None
 
 
 class MLP(nn.Sequential):

@@ -7,7 +7,7 @@ Everything else serves these two lines: settings, batches, early stopping, histo
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, replace
 from time import monotonic
 from typing import Any
@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from hetcal._checks import check_choice, check_number, must
 from hetcal.estimators.base import BLOCK_ROWS, parameter_groups
 from hetcal.estimators.checkpoints import Checkpoints
 from hetcal.exceptions import TrainingDivergedError
-from hetcal.metrics.history import EpochRecord, History
+from hetcal.metrics.history import EpochRecord, History, ProgressBar
+from hetcal.networks import check_device
 from hetcal.objectives import CRITERIA, Objective, check_loss, mean_over_targets
 from hetcal.prediction import Prediction
 from hetcal.splitting import check_two_groups, hold_out
@@ -42,14 +42,6 @@ GroupNumbers = NDArray[np.int64] | None
 def bounded(default: float | None, low: float, high: float = math.inf, **rule: bool) -> Any:
     """A setting with its default and the bounds that `check_number` applies to it."""
     return field(default=default, metadata={"low": low, "high": high, **rule})
-
-
-def check_device(device: Any) -> None:
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, TypeError):
-        rule = "be one that torch finds on this machine"
-        raise must("device", rule, device, "'cpu' always works") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +69,7 @@ class TrainingSettings:
             end of training, where sigma is small and every gradient of the likelihood is large.
         seed: Seed of the validation split, of the order of the rows and of the input noise.
         device: Where to train, "cpu" or "cuda"; the estimator is moved there.
-        progress: Show a progress bar.
+        progress: Show a progress bar; or a function that is called with the steps that are done and those planned.
     """
 
     objective_weight: float = bounded(1.0, low=0)
@@ -94,7 +86,7 @@ class TrainingSettings:
     gradient_clip: float = bounded(3.0, low=1)
     seed: int = bounded(0, low=0, integer=True)
     device: str | torch.device = "cpu"
-    progress: bool = False
+    progress: bool | Callable[[int, int], Any] = False
 
     def __post_init__(self) -> None:
         for setting in fields(self):
@@ -107,6 +99,13 @@ class TrainingSettings:
 
     def planned_steps(self, n_train: int) -> int:
         return min(self.max_steps, self.max_epochs * math.ceil(n_train / self.batch_size))
+
+    def limit_for(self, n_train: int) -> str | None:
+        """The setting that allows fewer steps than its default would, or None."""
+        planned, usual = self.planned_steps(n_train), TrainingSettings(batch_size=self.batch_size)
+        if planned >= usual.planned_steps(n_train):
+            return None
+        return f"max_steps={planned}" if planned == self.max_steps else f"max_epochs={self.max_epochs}"
 
     def input_noise_for(self, n: int) -> float:
         return min(MAX_INPUT_NOISE, self.input_noise / n**0.5)
@@ -137,9 +136,10 @@ def train(
         **settings: Those of `TrainingSettings`, such as `max_epochs=20`.
 
     Returns:
-        The `History`. Ctrl-C and `max_seconds` end training with the best weights so far and a `TrainingWarning`.
+        The `History`. `max_seconds` ends training with the best weights so far and a `TrainingWarning`.
 
     Raises:
+        TrainingInterrupted: After Ctrl-C; the estimator has its best weights so far. It is a KeyboardInterrupt.
         TrainingDivergedError: If the loss stays non-finite; the best weights so far are restored first.
 
     >>> from hetcal.estimators import VarianceHead
@@ -160,10 +160,12 @@ def train(
     try:
         run.train_epochs()
     except KeyboardInterrupt:
-        run.history.stopped = "interrupted"
+        if not run.history.end_interrupted(is_validated=len(run.validation) > 0):
+            raise
     finally:
         run.finish()
-    run.history.warn_of_early_end(f"{len(run.history)} epoch(s)")
+    run.history.raise_if_interrupted()
+    run.history.warn_of_early_end(f"{len(run.history)} epoch(s)", chosen.limit_for(len(run.training)))
     return run.history
 
 
@@ -244,13 +246,14 @@ class TrainingRun:
     def train_epochs(self) -> None:
         """Train until patience, steps or epochs are exhausted."""
         settings, history = self.settings, self.history
-        numbers, start = range(settings.max_epochs), monotonic()
-        with tqdm(numbers, desc="training", unit="epoch", disable=not settings.progress, leave=False) as bar:
-            for epoch in bar:
+        start = monotonic()
+        with ProgressBar(settings.progress, settings.planned_steps(len(self.training))) as bar:
+            for epoch in range(settings.max_epochs):
                 self.train_epoch(epoch)
                 if len(self.validation):
                     self.validate(epoch)
                     bar.set_postfix(validation=f"{history.criterion[-1]:.3f}", best=f"{min(history.criterion):.3f}")
+                bar.update(self.step.steps - bar.done)
                 if len(self.validation) and self.step.steps - self.best_step >= settings.patience:
                     history.stopped = "patience"
                     return
@@ -285,10 +288,10 @@ class TrainingRun:
             scores.append(mean_over_targets(self.criterion(prediction, block.y)).double())
         self.estimator.train()
         record.append_to(self.history.validation)
+        self.history.criterion.append(self.checkpoints.mean(torch.cat(scores)))
         self.checkpoints.consider(epoch, torch.cat(scores))
         if self.checkpoints.epoch == epoch:
             self.best_step = self.step.steps
-        self.history.criterion.append(self.checkpoints.mean(torch.cat(scores)))
 
     def losses(self, batch: TensorRows) -> tuple[Prediction, Tensor, Tensor]:
         """The core of the design: the prediction, and per row its objective and the estimator's own loss."""

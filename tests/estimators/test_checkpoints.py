@@ -1,5 +1,6 @@
 """Which epoch's weights are kept: the one-standard-error rule, and how many copies it costs."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -58,3 +59,21 @@ def test_the_chosen_weights_are_restored():
         checkpoints.consider(epoch, torch.full((2,), score, dtype=torch.float64))
     checkpoints.restore()
     assert checkpoints.chosen_epoch == network.weight.item() == 1
+
+
+def test_interrupt_during_the_copy_keeps_the_best_so_far(monkeypatch):
+    """Ctrl-C while the weights of a better epoch are copied."""
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    network = nn.Linear(1, 1)
+    checkpoints = Checkpoints(network, torch.ones(2))
+    nn.init.constant_(network.weight, 7)
+    checkpoints.consider(0, torch.full((2,), 3.0, dtype=torch.float64))
+    nn.init.constant_(network.weight, 8)
+    monkeypatch.setattr(network, "state_dict", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.consider(1, torch.full((2,), 1.0, dtype=torch.float64))
+    checkpoints.restore()
+    assert (checkpoints.chosen_epoch, checkpoints.epoch, network.weight.item()) == (0, 0, 7)

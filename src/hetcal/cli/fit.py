@@ -14,15 +14,15 @@ from hetcal._checks import check_choice, check_number, must, underscored
 from hetcal.cli.columns import Observations, check_dropped, check_features, split_columns
 from hetcal.cli.judging import judge_model, write_report
 from hetcal.cli.options import FitOptions
-from hetcal.cli.progress import is_watched, steps
+from hetcal.cli.progress import announce, fits_bar, is_watched
 from hetcal.cli.reproduce import command_line, shown_name
 from hetcal.cli.settings import check_estimator_settings, parse_settings
 from hetcal.cli.tables import read_file
-from hetcal.exceptions import SharedGroupsWarning
-from hetcal.methods import make
+from hetcal.exceptions import SharedGroupsWarning, TrainingInterrupted, TrainingWarning
+from hetcal.methods import METHODS, make
 from hetcal.regressor import HCRegressor
 from hetcal.splitting import split_rows
-from hetcal.studies.compare import AUTO, INFORMATIVE, choose_method
+from hetcal.studies.compare import AUTO, INFORMATIVE, Progress, choose_method
 
 Comparison = dict[str, Any]
 MINIMUM_ROWS_TO_SPLIT = 5
@@ -35,10 +35,12 @@ def fit_file(options: FitOptions) -> dict[str, Any]:
     train, test = read_observations(options)
     if options.report is not None and test is None:
         raise must("test_size", "be greater than 0 for a report", options.test_size, "a report needs test rows")
-    method, comparison = find_method(options, settings, train)
-    model = train_model(options, method, settings, train)
+    with fits_bar(is_watched(options.quiet)) as show:
+        method, comparison = find_method(options, settings, train, show)
+        model = train_model(options, method, settings, train, comparison, show)
     content = None
     if test is not None:
+        announce(options.quiet, f"evaluating on {len(test)} rows")
         content = judge_model(
             test,
             model,
@@ -105,25 +107,48 @@ def warn_of_shared_groups(train: Observations, test: Observations) -> None:
             warnings.warn(message, SharedGroupsWarning, stacklevel=3)
 
 
-def find_method(options: FitOptions, settings: dict[str, Any], train: Observations) -> tuple[str, Comparison | None]:
+def find_method(
+    options: FitOptions, settings: dict[str, Any], train: Observations, show: Progress
+) -> tuple[str, Comparison | None]:
     """Return the requested method; with "auto", the best one by cross-validation, and the comparison."""
     if options.method != "auto":
         return options.method, None
-    with steps(is_watched(options.quiet), "fit") as show:
-        return choose_method(
-            train.X,
-            train.y,
-            seed=options.seed,
-            groups=train.groups,
-            settings=settings,
-            jobs=options.jobs,
-            progress=show,
-        )
+    announce(options.quiet, f"comparing {len(AUTO)} methods by cross-validation")
+    return choose_method(
+        train.X,
+        train.y,
+        seed=options.seed,
+        groups=train.groups,
+        settings=settings,
+        jobs=options.jobs,
+        progress=lambda done, total, label: show(done, total + 1, label),  # the training of the model comes last
+    )
 
 
-def train_model(options: FitOptions, method: str, settings: dict[str, Any], train: Observations) -> HCRegressor:
-    model: HCRegressor = make(method, random_state=options.seed, progress=is_watched(options.quiet), **settings)
-    return model.fit(train.X, train.y, groups=train.groups if train.n_groups > 1 else None)
+def train_model(
+    options: FitOptions,
+    method: str,
+    settings: dict[str, Any],
+    train: Observations,
+    comparison: Comparison | None,
+    show: Progress,
+) -> HCRegressor:
+    """Train the model; on a terminal, Ctrl-C keeps the best weights so far."""
+    before = 0 if comparison is None else comparison["folds"] * len(comparison["methods"])
+    title = METHODS[method].title
+    announce(options.quiet, f"training {title} on {len(train)} rows")
+
+    def progress(done: int, planned: int) -> None:
+        show(before + done / planned, before + 1, f"{title} on {len(train)} rows (Ctrl-C keeps the best)")
+
+    model: HCRegressor = make(method, random_state=options.seed, progress=progress, **settings)
+    try:
+        model.fit(train.X, train.y, groups=train.groups if train.n_groups > 1 else None)
+    except TrainingInterrupted as end:
+        if not is_watched(options.quiet):  # nobody is at the keyboard: whatever runs this command wants to stop
+            raise
+        warnings.warn(str(end), TrainingWarning, stacklevel=2)
+    return model
 
 
 def summarize_fit(

@@ -39,12 +39,16 @@ class Checkpoints:
     def consider(self, epoch: int, scores: Tensor) -> None:
         """Record an epoch with its scores, (n,); lower is better."""
         if self.scores is None or self.mean(scores) < self.mean(self.scores):
-            self.epoch, self.scores = epoch, scores
             near = [candidate for candidate in self.candidates if self.is_near(candidate[1], scores)]
-            self.candidates = near[: MAX_CHECKPOINTS - 1]
+            best_epoch, best_scores = epoch, scores
         elif len(self.candidates) == MAX_CHECKPOINTS or not self.is_near(scores, self.scores):
             return
-        self.candidates.append((epoch, scores, copy.deepcopy(self.estimator.state_dict())))
+        else:
+            near, best_epoch, best_scores = self.candidates, self.epoch, self.scores
+        candidate = epoch, scores, copy.deepcopy(self.estimator.state_dict())
+        # All at once: Ctrl-C must not leave it without the weights of the best epoch.
+        self.candidates = [*near[: MAX_CHECKPOINTS - 1], candidate]
+        self.epoch, self.scores = best_epoch, best_scores
 
     def is_near(self, scores: Tensor, best: Tensor) -> bool:
         excess = scores - best
