@@ -88,6 +88,23 @@ def test_crps_is_the_integral_of_its_definition(family, reference, z):
 
 
 @every
+def test_expected_crps_is_the_mean_over_the_distribution_itself(family, reference):
+    r"""Half of Gini's mean difference, :math:`\int F (1 - F) dx`; for tensors and arrays of df too."""
+    expected = 2 * quad(lambda x: reference.cdf(x) * reference.sf(x), 0, np.inf, epsabs=1e-10)[0]
+    assert_allclose(family.expected_crps(), expected, rtol=1e-6)
+    if isinstance(family, StudentT):
+        assert_allclose(StudentT(torch.tensor(float(family.df))).expected_crps(), expected, rtol=1e-4)
+        assert_allclose(StudentT(np.full(3, float(family.df))).expected_crps(), np.full(3, expected), rtol=1e-6)
+
+
+def test_expected_crps_of_an_empirical_shape():
+    """The normal one, and wider by its width for each of several targets."""
+    assert_allclose(Empirical(SCORES).expected_crps(), GAUSSIAN.expected_crps(), rtol=2e-3)
+    shapes = Empirical(np.stack([SCORES, 2 * SCORES]))
+    assert_allclose(shapes.expected_crps(), Empirical(SCORES).expected_crps() * np.array([1, 2]), rtol=1e-9)
+
+
+@every
 def test_tensors_agree_with_arrays(family, reference):
     """In double precision nearly to rounding (the quadrature of Student's distribution to 1e-8), in single to 1e-4."""
     for kind, rtol, atol in ((torch.float64, 1e-8, 1e-11), (torch.float32, 1e-4, 2e-4)):

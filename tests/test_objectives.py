@@ -20,6 +20,7 @@ from hetcal.objectives import (
     faithful_nll,
     gaussian_nll,
     nll_loss,
+    scaled_crps,
     squared_error,
 )
 from hetcal.prediction import Prediction
@@ -100,7 +101,7 @@ def test_gaussian_nll_is_least_at_the_truth(std):
 
 @every_family
 @pytest.mark.parametrize(
-    "objective", [nll_loss, crps_loss, beta_nll, faithful_nll], ids=lambda objective: objective.__name__
+    "objective", [nll_loss, crps_loss, scaled_crps, beta_nll, faithful_nll], ids=lambda objective: objective.__name__
 )
 def test_objectives_are_least_at_the_truth(objective, family, distribution, score):
     """At the true mean and std, 40,000 quantiles of equal probability, no gradient is left, and it points there.
@@ -161,15 +162,51 @@ def test_crps_grows_with_the_error_and_no_faster():
     assert gradients(nll_loss, y=far)[0].abs().max() > 1e4
 
 
+@every_family
+def test_scaled_crps_does_not_depend_on_the_scale_of_a_row(family, distribution, score):
+    """In other units it changes by a constant for every row, like the likelihood; the CRPS changes in proportion."""
+    plain = scaled_crps(Prediction(MEAN, STD, family=family), Y)
+    scaled = scaled_crps(Prediction(10 * MEAN, 10 * STD, family=family), 10 * Y)
+    assert_allclose(scaled - plain, torch.full((50,), np.log(10)), atol=1e-4)
+
+
+def test_scaled_crps_sees_collapsed_sigmas_that_the_crps_does_not():
+    """Half of the rows have a tenth of the noise of the others; their sigma is half of what it should be."""
+    q = np.repeat((np.arange(2000) + 0.5) / 2000, 2)
+    noise = torch.tensor([1.0, 0.1]).repeat(2000).double()
+    y = noise * torch.from_numpy(GAUSSIAN.quantile(q))
+    collapsed = noise * torch.tensor([1.0, 0.5]).repeat(2000)
+
+    def excess(score):
+        return float((score(Prediction(0 * y, collapsed), y) - score(Prediction(0 * y, noise), y)).mean())
+
+    assert 0 < excess(crps_loss) < 0.02 * float(crps_loss(Prediction(0 * y, noise), y).mean())
+    assert excess(scaled_crps) > 0.1
+
+
+def test_scaled_crps_grows_with_the_error_and_no_faster():
+    """Its gradient in the mean is at most sqrt(pi) / sigma: one outlier among a few dozen rows does not decide."""
+    far = torch.full((50,), 1e4)
+    assert (gradients(scaled_crps, y=far)[0].abs() * STD).max() <= np.pi**0.5 + 1e-4
+
+
+def test_scaled_crps_of_several_targets_with_degrees_of_freedom_of_their_own():
+    mean, std, y = (values.reshape(25, 2) for values in (MEAN, STD, Y))
+    losses = scaled_crps(Prediction(mean, std, family=StudentT(np.array([3.0, 8.0]))), y)
+    for j, df in enumerate((3.0, 8.0)):
+        alone = scaled_crps(Prediction(mean[:, j], std[:, j], family=StudentT(df)), y[:, j])
+        assert_allclose(losses[:, j], alone, rtol=1e-4, atol=1e-5)
+
+
 def test_what_epochs_are_chosen_by():
-    """Likelihoods by the CRPS, which one outlier does not decide; squared error and CRPS by themselves."""
+    """Likelihoods by the scaled CRPS, which one outlier does not decide; squared error and CRPS by themselves."""
     assert {name for name, objective in OBJECTIVES.items() if objective in CRITERIA} == {
         "nll",
         "gaussian_nll",
         "beta_nll",
         "faithful_nll",
     }
-    assert set(CRITERIA.values()) == {crps_loss}
+    assert set(CRITERIA.values()) == {scaled_crps}
 
 
 @pytest.mark.parametrize("name", sorted(OBJECTIVES))

@@ -11,10 +11,10 @@ from numpy.testing import assert_allclose
 from torch import nn
 
 from hetcal import HCClassifier, HCRegressor
-from hetcal.estimators import QuantileRange, VarianceHead, predict
+from hetcal.estimators import MCDropout, QuantileRange, VarianceHead, predict
 from hetcal.exceptions import TrainingDivergedError, TrainingInterrupted, TrainingWarning
 from hetcal.networks import MLP
-from hetcal.objectives import crps_loss, gaussian_nll, nll_loss, squared_error
+from hetcal.objectives import gaussian_nll, nll_loss, scaled_crps, squared_error
 from hetcal.prediction import Prediction
 from hetcal.training import TrainingRun, TrainingSettings, batches, check_rows, rate_factor, split_tensors, train
 
@@ -64,11 +64,11 @@ def test_best_weights_are_restored():
     """The estimator ends with the weights of the epoch that the history names."""
     estimator = head()
     history = train(estimator, gaussian_nll, X, Y, max_epochs=30, learning_rate=0.05)
-    assert 0 < history.best_epoch <= int(np.argmin(history.criterion))
+    assert 0 < history.best_epoch == int(np.argmin(history.criterion))
     _, validation = split_tensors(check_rows(X, Y, None, SETTINGS), 0.1, torch.Generator().manual_seed(0))
     prediction = predict(estimator, validation.x)
     kept = history.criterion[history.best_epoch]
-    assert_allclose(crps_loss(prediction, validation.y).mean(), kept, rtol=1e-4)
+    assert_allclose(scaled_crps(prediction, validation.y).mean(), kept, rtol=1e-4)
     expected = history.validation["objective"][history.best_epoch]
     assert_allclose(gaussian_nll(prediction, validation.y).mean(), expected, rtol=1e-4)
     assert not estimator.training
@@ -102,7 +102,7 @@ def test_several_targets_weigh_the_same():
     rmse = np.sqrt(((y.numpy() - before.mean)[training] ** 2).mean())
     assert_allclose(history.train["rmse"][0], rmse, rtol=1e-4)
     rows = history.validation_rows
-    kept = crps_loss(predict(estimator, X[rows]), y[rows]).mean()
+    kept = scaled_crps(predict(estimator, X[rows]), y[rows]).mean()
     assert_allclose(kept, history.criterion[history.best_epoch], rtol=1e-4)
 
 
@@ -207,9 +207,36 @@ def test_an_unknown_setting_is_refused():
         train(head(), gaussian_nll, X, Y, max_epoch=3)
 
 
-def test_no_standard_errors_keep_the_best_epoch():
-    history = train(head(), gaussian_nll, X, Y, max_epochs=20, standard_errors=0, learning_rate=0.05)
-    assert history.best_epoch == int(np.argmin(history.criterion))
+class Recorder(VarianceHead):
+    """Records the share of its dropout rate that is in force in each training step."""
+
+    shares: list[float]
+
+    def at_rows(self, index, n_train):
+        self.shares = [*getattr(self, "shares", []), self.network[2].share]
+
+
+@pytest.mark.parametrize(
+    ("settings", "last"), [({}, 0.0), ({"validation_fraction": 0.0}, 1.0)], ids=["validation rows", "none"]
+)
+def test_dropout_of_a_regularizer_falls_with_the_learning_rate(settings, last):
+    """It starts in full and is all but gone in the last step; without validation rows nothing would stop overfitting.
+
+    Afterwards the layer is what it was.
+    """
+    estimator = Recorder(MLP(2, 2, width=8, depth=1, dropout=0.3))
+    train(estimator, gaussian_nll, X, Y, max_epochs=30, **settings)
+    assert estimator.shares[0] == 1
+    assert_allclose(estimator.shares[-1], last, atol=1e-3)
+    assert sorted(estimator.shares, reverse=True) == estimator.shares
+    assert estimator.network[2].share == 1
+
+
+def test_dropout_that_sigma_comes_from_stays():
+    """Otherwise sigma would vanish by itself."""
+    estimator = MCDropout(MLP(2, 1, width=8, depth=1, dropout=0.3))
+    rows = check_rows(X, Y, None, SETTINGS)
+    assert TrainingRun(estimator, gaussian_nll, rows, None, SETTINGS).dropout == []
 
 
 def test_patience():
@@ -412,7 +439,6 @@ def test_progress_bar(capsys):
         ({"objective": lambda prediction, y: y.mean()}, "objective must return one loss per row"),
         ({"device": "abacus"}, "device must be one that torch finds on this machine, got device='abacus'"),
         ({"gradient_clip": 0.5}, "gradient_clip must be at least 1"),
-        ({"standard_errors": -1}, "standard_errors must be at least 0, got standard_errors=-1"),
         ({"input_noise": -1}, "input_noise must be at least 0, got input_noise=-1"),
         ({"max_steps": 0}, "max_steps must be at least 1, got max_steps=0"),
         ({"weight_decay": -1}, "weight_decay must be at least 0, got weight_decay=-1"),

@@ -12,6 +12,8 @@ import argparse
 import json
 import tempfile
 from collections import defaultdict
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -25,7 +27,7 @@ from hetcal._files import atomic_write
 from hetcal.estimators import cross_ensemble
 from hetcal.estimators import held_out as calibration
 from hetcal.estimators.base import predict
-from hetcal.estimators.held_out import stack_groups
+from hetcal.estimators.held_out import Stack, choose_stack
 from hetcal.families import SCORES, Empirical
 from hetcal.metrics import evaluate
 from hetcal.objectives import crps_loss
@@ -38,10 +40,12 @@ SETS = ("boston", "auto-mpg", "red-wine", "crime")
 PARTS = (
     "whole",
     "forests",
+    "medians of the forests",
     "linear models",
     "networks of slow functions",
     "networks of fast functions",
     "stacking (equal weights)",
+    "weights by certainty",
     "widening",
     "shape (normal instead)",
     "pool factor",
@@ -64,17 +68,29 @@ def fit_members(X: Any, y: np.ndarray, seed: int, **settings: Any) -> dict[str, 
 def calibrate_without(part: str, fitted: dict[str, Any]) -> Any:
     """Calibrate the trained ensemble without a part, in place; return the atoms of the target, if any."""
     ensemble, rows, held = fitted["ensemble"], fitted["rows"], fitted["held"]
-    dropped = {"networks of slow functions": 0, "networks of fast functions": 1, "linear models": 2, "forests": 3}
+    dropped = {
+        "networks of slow functions": [0],
+        "networks of fast functions": [1],
+        "linear models": [2],
+        "forests": [3, 4],
+        "medians of the forests": [4],
+    }
+    without = {"weights by certainty": "POWERS", "widening": "WIDENINGS"}
 
-    def stack(mean: Any, std: Any, y: Any, weights: Any) -> Any:
-        kept = [group for group in range(len(mean)) if group != dropped.get(part)]
+    def stack(mean: Any, std: Any, y: Any, weights: Any) -> Stack:
+        kept = [group for group in range(len(mean)) if group not in dropped.get(part, [])]
+        if part in ("stacking (equal weights)", "all calibration"):
+            chosen = Stack(np.full(len(kept), 1 / len(kept)), power=0.0)
+        else:
+            chosen = choose_stack(mean[kept], std[kept], y, weights)
         found = np.zeros(len(mean))
-        equal = part in ("stacking (equal weights)", "all calibration")
-        found[kept] = 1 / len(kept) if equal else stack_groups(mean[kept], std[kept], y, weights)
-        return found
+        found[kept] = chosen.group_weights
+        return replace(chosen, group_weights=found)
 
-    widenings = (0.0,) if part in ("widening", "all calibration") else calibration.WIDENINGS
-    with patch.object(cross_ensemble, "stack_groups", stack), patch.object(calibration, "WIDENINGS", widenings):
+    with ExitStack() as patches:
+        patches.enter_context(patch.object(cross_ensemble, "choose_stack", stack))
+        for name in without.values() if part == "all calibration" else filter(None, [without.get(part)]):
+            patches.enter_context(patch.object(calibration, name, (0.0,)))
         calibrated = ensemble.calibrate(held, fitted["y"], rows.weights)
     if part in ("shape (normal instead)", "all calibration"):
         residuals = ((fitted["y"] - calibrated.location) / calibrated.scale)[:, 0]

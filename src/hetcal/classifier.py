@@ -34,10 +34,6 @@ DRAWS = 64
 # Rows whose draws are held in memory at once in prediction.
 DRAWN_ROWS = 1024
 
-# The best epoch itself is kept. On a few dozen rows, early epochs whose logits are still too small lie within a
-# standard error of it. In seven of eight comparisons with classes, the best epoch had the lower log loss on new rows.
-STANDARD_ERRORS = 0.0
-
 Likelihood = Callable[[Prediction], Tensor]
 
 
@@ -195,7 +191,6 @@ class HCClassifier(ClassifierMixin, TabularModel):
             rows,
             torch.from_numpy(codes.astype(np.int64)),
             n_targets=len(classes),
-            standard_errors=STANDARD_ERRORS,
         )
         self.classes_, self.encoder_, self.seed_ = classes, rows.encoder, rows.seed
         self.estimator_, self.history_ = estimator, history

@@ -32,6 +32,10 @@ class Family:
         """Continuous ranked probability score at z for std 1, for tensors or arrays."""
         raise NotImplementedError
 
+    def expected_crps(self) -> Any:
+        """CRPS that the distribution expects of itself, which is half its Gini mean difference."""
+        raise NotImplementedError
+
     def cdf(self, z: Any) -> Any:
         """Distribution function, for arrays."""
         raise NotImplementedError
@@ -67,7 +71,10 @@ class Gaussian(Family):
     def crps(self, z: Any) -> Any:
         functions = functions_for(z)
         density = functions.exp(-(z**2) / 2) / sqrt(2 * pi)
-        return z * functions.erf(z / sqrt(2)) + 2 * density - 1 / sqrt(pi)
+        return z * functions.erf(z / sqrt(2)) + 2 * density - self.expected_crps()
+
+    def expected_crps(self) -> float:
+        return 1 / sqrt(pi)
 
     def cdf(self, z: Any) -> Any:
         return special.ndtr(z)
@@ -93,7 +100,10 @@ class Laplace(Family):
 
     def crps(self, z: Any) -> Any:
         b = 1 / sqrt(2)
-        return abs(z) + b * functions_for(z).exp(-abs(z) / b) - 0.75 * b
+        return abs(z) + b * functions_for(z).exp(-abs(z) / b) - self.expected_crps()
+
+    def expected_crps(self) -> float:
+        return 0.75 / sqrt(2)
 
     def cdf(self, z: Any) -> Any:
         return stats.laplace.cdf(z, scale=1 / sqrt(2))
@@ -142,10 +152,15 @@ class StudentT(Family):
         nu = f.as_like(self.df)
         c = f.sqrt((nu - 2) / nu)
         t = z / c
-        log_beta_ratio = f.log_beta(0.5, nu - 0.5) - 2 * f.log_beta(0.5, nu / 2)
         density = f.exp(self.log_density(z)) * c  # of t
-        gini = 2 * f.sqrt(nu) / (nu - 1) * f.exp(log_beta_ratio)
-        return c * (t * (2 * f.t_cdf(nu, t) - 1) + 2 * density * (nu + t**2) / (nu - 1) - gini)
+        distance = c * (t * (2 * f.t_cdf(nu, t) - 1) + 2 * density * (nu + t**2) / (nu - 1))
+        return distance - StudentT(nu).expected_crps()
+
+    def expected_crps(self) -> Any:
+        f = functions_for(self.df)
+        nu = f.as_like(self.df)
+        log_beta_ratio = f.log_beta(0.5, nu - 0.5) - 2 * f.log_beta(0.5, nu / 2)
+        return 2 * f.sqrt(nu - 2) / (nu - 1) * f.exp(log_beta_ratio)
 
     def cdf(self, z: Any) -> Any:
         df = np.asarray(self.numpy().df)
@@ -217,6 +232,10 @@ class Empirical(Family):
             return crps_of_nodes(z, self.quantile(CRPS_LEVELS))
         nodes = self.quantile(CRPS_LEVELS)  # (k, nodes)
         return np.stack([crps_of_nodes(z[..., j], row) for j, row in enumerate(nodes)], axis=-1)
+
+    def expected_crps(self) -> Any:
+        nodes = self.quantile(CRPS_LEVELS)  # (nodes,), or (k, nodes)
+        return ((2 * np.arange(1, CRPS_NODES + 1) - CRPS_NODES - 1) * nodes).sum(-1) / CRPS_NODES**2
 
     def target(self, j: int) -> "Empirical":
         return Empirical(self.values[j]) if np.ndim(self.values) == 2 else self

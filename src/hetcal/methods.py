@@ -26,7 +26,8 @@ class Method:
 
 
 # The paper sets the dropout rate to 0.2 where sigma comes from dropout. Methods with heads need another regularizer;
-# half that rate and a strong weight decay did well on validation rows within the training parts (benchmarks/paper).
+# half that rate, falling to 0, and a strong weight decay did well on validation rows within the training parts
+# (benchmarks/paper).
 DROPOUT = {"dropout": 0.2}
 HEADS = {"dropout": 0.1, "weight_decay": 1.0}
 # An ensemble already averages over noise; additional dropout made it slower, not better (on the same rows).

@@ -232,7 +232,13 @@ class PrivateDropout(nn.Module):
         rate: Probability that an element is dropped.
         channels: Drop whole channels (axis 1), as `nn.Dropout2d` does.
         generator: Source of all masks; torch's global generator if None.
+
+    Attributes:
+        share: The share of the rate that is in force; `hetcal.training` lowers it while it trains.
     """
+
+    is_regularizer = True  # sigma does not come from these masks
+    share = 1.0
 
     def __init__(self, rate: float, *, channels: bool = False, generator: torch.Generator | None = None) -> None:
         super().__init__()
@@ -251,8 +257,9 @@ class PrivateDropout(nn.Module):
         words = torch.empty(-(-n // 4), dtype=torch.int64).random_(-(2**63), None, generator=self.generator)
         bits = words.view(torch.int16)[:n].view(count, *features)
         masks = torch.empty(bits.shape, dtype=h.dtype)
-        torch.ge(bits, round(self.rate * 2**16) - 2**15, out=masks)
-        return masks.div_(1 - self.rate).to(h.device)
+        rate = self.share * self.rate
+        torch.ge(bits, round(rate * 2**16) - 2**15, out=masks)
+        return masks.div_(1 - rate).to(h.device)
 
     def features(self, h: Tensor) -> torch.Size:
         """Shape of one mask: one entry per element of a row of h, or per channel."""

@@ -8,6 +8,7 @@ estimator into the likelihood; `squared_error` does not train sigma. The likelih
 from collections.abc import Callable
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from hetcal._checks import must
@@ -105,6 +106,23 @@ def crps_loss(prediction: Prediction, y: Tensor) -> Tensor:
     return score  # (n,)
 
 
+def scaled_crps(prediction: Prediction, y: Tensor) -> Tensor:
+    r"""CRPS relative to the one that the prediction expects of itself; it judges the epochs of a likelihood.
+
+    .. math:: \frac{\mathrm{CRPS}(F, y)}{e} + \log e, \qquad e = E \, \mathrm{CRPS}(F, Y) \propto \sigma, \quad Y \sim F
+
+    Proper like the CRPS and the likelihood. As in the likelihood, every row counts alike, whatever its noise, so that
+    too small a sigma shows; in the CRPS the rows with much noise decide. As in the CRPS, an outlier counts only by its
+    distance. Bolin and Wallin (2023), Local scale invariance and robustness of proper scoring rules.
+
+    >>> import torch
+    >>> scaled_crps(Prediction(torch.tensor([0.0]), torch.tensor([1.0])), torch.tensor([1.0]))
+    tensor([0.4954])
+    """
+    expected = prediction.std * torch.as_tensor(prediction.family.expected_crps()).to(prediction.std)
+    return crps_loss(prediction, y) / expected + expected.log()  # (n,)
+
+
 def check_loss(objective_rows: Tensor, y: Tensor) -> None:
     if objective_rows.shape not in (y.shape[:1], y.shape):
         rule, advice = f"return one loss per row, shape {tuple(y.shape)}", "do not average over the rows"
@@ -116,9 +134,9 @@ def mean_over_targets(values: Tensor) -> Tensor:
     return values.flatten(1).mean(1) if values.ndim > 1 else values
 
 
-# The criterion by which the best epoch is chosen, where it is not the objective itself. A single outlier among a few
-# dozen validation rows would decide by its likelihood; it counts in the CRPS only by its distance.
-CRITERIA: dict[Objective, Objective] = dict.fromkeys((nll_loss, gaussian_nll, beta_nll, faithful_nll), crps_loss)
+# The criterion by which the best epoch is chosen, where it is not the objective itself. By its likelihood, a single
+# outlier among a few dozen validation rows would decide.
+CRITERIA: dict[Objective, Objective] = dict.fromkeys((nll_loss, gaussian_nll, beta_nll, faithful_nll), scaled_crps)
 OBJECTIVES: dict[str, Objective] = {
     "squared_error": squared_error,
     "nll": nll_loss,

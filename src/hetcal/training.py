@@ -8,7 +8,7 @@ Everything else serves these two lines: settings, batches, early stopping, histo
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from time import monotonic
 from typing import Any
 
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from hetcal._checks import check_choice, check_number, must
 from hetcal.estimators.base import BLOCK_ROWS, parameter_groups
-from hetcal.estimators.checkpoints import Checkpoints
+from hetcal.estimators.checkpoints import BestEpoch
 from hetcal.exceptions import TrainingDivergedError
 from hetcal.metrics.history import EpochRecord, History, ProgressBar
 from hetcal.networks import check_device
@@ -54,7 +54,8 @@ class TrainingSettings:
         validation_fraction: Fraction of the rows held out to choose the best epoch; 0 trains on all rows for
             `max_epochs`.
         learning_rate: Peak learning rate of AdamW. It rises over the first steps, then falls to 0 along half a cosine
-            over the planned steps: `max_steps`, or those of `max_epochs` if they are fewer.
+            over the planned steps: `max_steps`, or those of `max_epochs` if fewer. Given validation rows, dropout that
+            is only a regularizer falls with it, because a sigma learned with its noise would be too large.
         weight_decay: Weight decay of AdamW. With n > 1,000 rows it is multiplied by 1,000 / n, because a prior has
             less influence the more data there are. Parameters named raw_* (rates, degrees of freedom) do not decay.
         batch_size: Rows per training step.
@@ -62,11 +63,9 @@ class TrainingSettings:
         max_epochs: Upper limit on the passes over the data.
         max_seconds: Upper limit on the seconds of training, or None; it ends with the epoch that exceeds it.
         patience: Steps without a better criterion (see `History`) after which training stops.
-        standard_errors: The earliest epoch is kept whose criterion is within this many standard errors of the best.
         input_noise: Noise added to `x`, drawn anew in each step, with a standard deviation of `input_noise / sqrt(n)`
             for n rows, at most 0.3. It widens the intervals of small data sets, but too much where y has hardly noise.
-        gradient_clip: Gradients are clipped to this multiple of their usual norm. A fixed limit would slow down the
-            end of training, where sigma is small and every gradient of the likelihood is large.
+        gradient_clip: Gradients are clipped to this multiple of their usual norm, which grows as sigma falls.
         seed: Seed of the validation split, of the order of the rows and of the input noise.
         device: Where to train, "cpu" or "cuda"; the estimator is moved there.
         progress: Show a progress bar; or a function that is called with the steps that are done and those planned.
@@ -81,7 +80,6 @@ class TrainingSettings:
     max_epochs: int = bounded(500, low=1, integer=True)
     max_seconds: float | None = bounded(None, low=0, open_low=True)
     patience: int = bounded(1_000, low=1, integer=True)
-    standard_errors: float = bounded(1.0, low=0)
     input_noise: float = bounded(0.0, low=0)
     gradient_clip: float = bounded(3.0, low=1)
     seed: int = bounded(0, low=0, integer=True)
@@ -136,10 +134,10 @@ def train(
         **settings: Those of `TrainingSettings`, such as `max_epochs=20`.
 
     Returns:
-        The `History`. `max_seconds` ends training with the best weights so far and a `TrainingWarning`.
+        The `History`. `max_seconds` ends training with the best weights so far and a `TrainingWarning`; Ctrl-C ends it
+        with these weights and `TrainingInterrupted`, a KeyboardInterrupt.
 
     Raises:
-        TrainingInterrupted: After Ctrl-C; the estimator has its best weights so far. It is a KeyboardInterrupt.
         TrainingDivergedError: If the loss stays non-finite; the best weights so far are restored first.
 
     >>> from hetcal.estimators import VarianceHead
@@ -235,18 +233,19 @@ class TrainingRun:
         self.training, self.validation = split_tensors(rows, settings.validation_fraction, self.generator, groups)
         n, self.n_train = len(rows), len(self.training)
         if copies is not None and settings.validation_fraction:
-            # Every row is on both sides, with shares of its weight; only their ratios matter, and no epoch overfits.
-            n, self.training, self.validation = round(float(copies.sum())), rows, rows
-            self.n_train, settings = n, replace(settings, standard_errors=0.0)
+            # Every row is on both sides, with shares of its weight; only their ratios matter.
+            n = self.n_train = round(float(copies.sum()))
+            self.training = self.validation = rows
         self.noise_std = settings.input_noise_for(n)
         self.step, self.best_step = Step(estimator, settings, n, settings.planned_steps(len(self.training))), 0
-        self.checkpoints = Checkpoints(estimator, self.validation.weight, settings.standard_errors)
+        self.best = BestEpoch(estimator)
+        falls = len(self.validation) and rows.y.is_floating_point()  # not for classes, which were not measured
+        self.dropout = [layer for layer in estimator.modules() if falls and getattr(layer, "is_regularizer", False)]
         self.history = History(validation_rows=self.validation.index.tolist())
 
     def train_epochs(self) -> None:
         """Train until patience, steps or epochs are exhausted."""
-        settings, history = self.settings, self.history
-        start = monotonic()
+        settings, history, start = self.settings, self.history, monotonic()
         with ProgressBar(settings.progress, settings.planned_steps(len(self.training))) as bar:
             for epoch in range(settings.max_epochs):
                 self.train_epoch(epoch)
@@ -270,6 +269,8 @@ class TrainingRun:
         for batch in batches(self.training, self.settings.batch_size, self.generator, self.noise_std):
             if self.step.steps >= self.settings.max_steps:
                 break
+            for layer in self.dropout:
+                layer.share = annealing(self.step.steps, self.settings.planned_steps(len(self.training)))
             prediction, objective_rows, own_rows = self.losses(batch)
             loss = self.settings.objective_weight * objective_rows + own_rows
             self.step((batch.weight * loss).mean(), epoch)
@@ -288,9 +289,9 @@ class TrainingRun:
             scores.append(mean_over_targets(self.criterion(prediction, block.y)).double())
         self.estimator.train()
         record.append_to(self.history.validation)
-        self.history.criterion.append(self.checkpoints.mean(torch.cat(scores)))
-        self.checkpoints.consider(epoch, torch.cat(scores))
-        if self.checkpoints.epoch == epoch:
+        score = float((self.validation.weight * torch.cat(scores)).sum() / self.validation.weight.sum())
+        self.history.criterion.append(math.inf if math.isnan(score) else score)
+        if self.best.consider(epoch, self.history.criterion[-1]):
             self.best_step = self.step.steps
 
     def losses(self, batch: TensorRows) -> tuple[Prediction, Tensor, Tensor]:
@@ -308,16 +309,17 @@ class TrainingRun:
 
     def finish(self) -> None:
         """Keep the weights of the best epoch, or of the last epoch if there are no validation rows."""
-        self.checkpoints.restore()
+        self.best.restore()
         self.estimator.eval()
-        self.history.best_epoch = self.checkpoints.chosen_epoch if len(self.validation) else len(self.history) - 1
+        for layer in self.dropout:
+            layer.share = 1.0
+        self.history.best_epoch = self.best.epoch if len(self.validation) else len(self.history) - 1
 
 
 def check_mean(prediction: Prediction, y: Tensor) -> None:
     if y.is_floating_point() and prediction.mean.shape != y.shape:  # labels of classes are integers
         rule, found = f"have the shape of y, {tuple(y.shape)}", f"shape {tuple(prediction.mean.shape)}"
-        advice = "for k targets give y as (n, k) and the estimator n_targets=k"
-        raise must("the estimator's mean", rule, found, advice)
+        raise must("the estimator's mean", rule, found, "for k targets give y as (n, k) and the estimator n_targets=k")
 
 
 def split_tensors(
@@ -326,9 +328,8 @@ def split_tensors(
     """Split into training and validation rows, at random or by groups; few rows are all used for training."""
     n_validation = math.ceil(validation_fraction * len(rows)) if len(rows) >= MIN_ROWS_FOR_VALIDATION else 0
     order = torch.randperm(len(rows), generator=generator).numpy()
-    parts = hold_out(order, n_validation, groups)
-    training, validation = (rows.take(torch.from_numpy(part).to(rows.y.device)) for part in parts)
-    return training, validation
+    first, second = (torch.from_numpy(part).to(rows.y.device) for part in hold_out(order, n_validation, groups))
+    return rows.take(first), rows.take(second)
 
 
 def batches(
@@ -353,8 +354,7 @@ class Step:
         self.optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: rate_factor(step, planned_steps))
         self.gradient_clip = settings.gradient_clip
-        self.usual_norm = math.inf
-        self.steps = self.bad_steps = 0
+        self.usual_norm, self.steps, self.bad_steps = math.inf, 0, 0
 
     def __call__(self, loss: Tensor, epoch: int) -> None:
         self.steps += 1
@@ -390,7 +390,11 @@ class Step:
             )
 
 
+def annealing(step: int, planned_steps: int) -> float:
+    """Half a cosine over the planned steps, from 1 to 0."""
+    return (1 + math.cos(math.pi * min(1.0, step / planned_steps))) / 2
+
+
 def rate_factor(step: int, planned_steps: int) -> float:
-    """Learning rate relative to its peak: a short rise, because the first gradients mislead, then half a cosine."""
-    rise = min(1.0, (step + 1) / min(WARM_UP_STEPS, 1 + planned_steps / 10))
-    return rise * (1 + math.cos(math.pi * min(1.0, step / planned_steps))) / 2
+    """Learning rate relative to its peak: a short rise, because the first gradients mislead, then `annealing`."""
+    return min(1.0, (step + 1) / min(WARM_UP_STEPS, 1 + planned_steps / 10)) * annealing(step, planned_steps)

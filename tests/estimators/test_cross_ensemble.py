@@ -42,7 +42,9 @@ def ensemble_of(n_targets=1, seed=0, n_inputs=4):
         networks.output.copy_(torch.randn(networks.output.shape, generator=generator))
         for module in ensemble.fitted:
             module.fit(x, y, torch.ones(30), [torch.arange(10 * part, 30) for part in range(PARTS)], seed=0)
-    ensemble.group_weights.copy_(torch.tensor([0.4, 0.3, 0.2, 0.1]))
+    ensemble.group_weights.copy_(torch.tensor([0.4, 0.3, 0.15, 0.1, 0.05]))
+    ensemble.power.fill_(1.0)
+    ensemble.floors[-2:] = 0.3
     ensemble.widening.fill_(1.7)
     ensemble.factor.copy_(torch.linspace(0.8, 0.9, n_targets))
     shapes = [Empirical(np.exp(SCORES / (2 + j))) for j in range(n_targets)]
@@ -59,11 +61,12 @@ def pooled(ensemble, x, j):
     members = ensemble.member_predictions(x)
     shape = GROUPS, PARTS, len(x)
     mean, std = (values[..., j].detach().double().numpy().reshape(shape) for values in (members.mean, members.std))
-    w = ensemble.group_weights.numpy()
-    location, scale = (w[0] * values[0].mean(0) + w[1] * values[1].mean(0) for values in (mean, std))
-    for weight, module in zip(w[2:], ensemble.fitted, strict=True):
-        other_mean, other_std = (values.numpy()[..., j] for values in module(x))
-        location, scale = location + weight * other_mean.mean(0), scale + weight * other_std.mean(0)
+    others = [np.concatenate(values)[..., j] for values in zip(*(module(x) for module in ensemble.fitted), strict=True)]
+    all_means, all_stds = np.concatenate([mean, others[0]]), np.concatenate([std, others[1]])
+    all_stds[-2:] = np.hypot(all_stds[-2:], 0.3)  # the floor of the forests
+    w = ensemble.group_weights.numpy()[:, None] / all_stds.mean(1)
+    w /= w.sum(0)
+    location, scale = (w * all_means.mean(1)).sum(0), (w * all_stds.mean(1)).sum(0)
     factors = []
     for a, b in product(range(PARTS), repeat=2):  # one member of each group
         center = (w[0] * mean[0, a] + w[1] * mean[1, b]) / (w[0] + w[1])
@@ -87,7 +90,8 @@ def test_pool_is_its_equations(n_targets):
             assert_allclose(one.mean, location + rho * widened * t_mean, rtol=1e-4, atol=1e-4)
             assert_allclose(one.std, rho * widened * t_std, rtol=1e-4)
             means, _ = (values[..., j].double().numpy() for values in ensemble.group_predictions(x))
-            between = np.tensordot(ensemble.group_weights.numpy(), ((means - location) ** 2).mean(1), 1)
+            shares = ensemble.shares(ensemble.group_predictions(x)[1])[..., j].numpy()
+            between = (shares * ((means - location) ** 2).mean(1)).sum(0)
             assert_allclose(one.aleatoric_std, one.std * scale / np.sqrt(scale**2 + between), rtol=1e-4)
             assert_allclose(one.epistemic_std**2 + one.aleatoric_std**2, one.std**2, rtol=1e-5)
 
@@ -106,11 +110,11 @@ def test_members_have_a_mean_and_a_bounded_sigma():
 def test_groups_are_networks_then_linear_members_then_forests():
     ensemble = ensemble_of(n_targets=2)
     mean, std = ensemble.group_predictions(rows())
-    assert mean.shape == std.shape == (GROUPS + 2, PARTS, 9, 2)
+    assert mean.shape == std.shape == (GROUPS + 3, PARTS, 9, 2)
     assert_allclose(mean[:2].flatten(0, 1).detach(), ensemble.member_predictions(rows()).mean.detach())
-    for group, module in zip((2, 3), ensemble.fitted, strict=True):
-        assert_allclose(mean[group].detach(), module(rows())[0])
-        assert_allclose(std[group].detach(), module(rows())[1])
+    for groups, module, floor in zip((slice(2, 3), slice(3, 5)), ensemble.fitted, (0.0, 0.3), strict=True):
+        assert_allclose(mean[groups].detach(), module(rows())[0])
+        assert_allclose(std[groups].detach(), (module(rows())[1] ** 2 + floor**2).sqrt())
 
 
 def test_every_member_takes_part_equally_often():
@@ -190,8 +194,8 @@ def held_out_of(mean, std, parts=4):
     seconds = [
         SecondOpinion(g, at, mean[first + 1, at, None], std[first + 1, at, None]) for g, first in enumerate(firsts)
     ]
-    means = np.concatenate([mean[firsts], np.zeros((2, n))])[..., None]
-    stds = np.concatenate([std[firsts], np.full((2, n), 2.0)])[..., None]
+    means = np.concatenate([mean[firsts], np.zeros((3, n))])[..., None]
+    stds = np.concatenate([std[firsts], np.full((3, n), 2.0)])[..., None]
     return HeldOut(means, stds, seconds)
 
 
@@ -224,6 +228,7 @@ def test_calibration_learns_what_the_pool_gains():
     ensemble = CrossEnsemble(nn.Identity(), n_groups=2, n_parts=4, n_inputs=1, n_numbers=0)
     calibration = ensemble.calibrate(held_out_of(mean, std), y[:, None], np.ones(8000))
     w = ensemble.group_weights.numpy()[:2]
+    assert float(ensemble.power) == 0.0
     one = y - np.tensordot(w, mean[::4], 1) / w.sum()
     pool = y - np.tensordot(w, mean.reshape(2, 4, -1).mean(1), 1) / w.sum()
     assert pool.std() / one.std() < 0.9

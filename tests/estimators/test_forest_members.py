@@ -29,12 +29,12 @@ def test_means_are_scikit_learns():
     for n_targets in (1, 2):
         members, x, y, weight, seen = fitted(n_targets)
         mean, std = members(x)
-        assert mean.shape == std.shape == (2, 60, n_targets)
+        assert mean.shape == std.shape == (2, 2, 60, n_targets)
         for part, rows in enumerate(seen):
             forest = ExtraTreesRegressor(TREES, max_depth=forest_members.MOST_DEPTH, random_state=5 + part)
             target = y[rows].numpy()
             forest.fit(x[rows].numpy(), target if n_targets > 1 else target[:, 0], sample_weight=weight[rows].numpy())
-            assert_allclose(mean[part], forest.predict(x.numpy()).reshape(60, -1), rtol=1e-5, atol=1e-5)
+            assert_allclose(mean[0, part], forest.predict(x.numpy()).reshape(60, -1), rtol=1e-5, atol=1e-5)
 
 
 def test_std_is_that_of_the_mixture_of_leaves(monkeypatch):
@@ -54,7 +54,7 @@ def test_std_is_that_of_the_mixture_of_leaves(monkeypatch):
             means.append(mean)
             variances.append(np.average((target[mates] - mean) ** 2, axis=0, weights=w[mates]))
         expected = np.sqrt(np.mean(variances, axis=0) + np.var(means, axis=0))
-        assert_allclose(std[0, i], expected, rtol=1e-4)
+        assert_allclose(std[0, 0, i], expected, rtol=1e-4)
 
 
 def test_variance_has_a_floor():
@@ -86,7 +86,38 @@ def test_very_few_rows():
     members = ForestMembers(2, 1)
     members.fit(x, y, weight, [torch.tensor([0]), torch.tensor([1])], seed=0)
     mean, _ = members(x)
-    assert_allclose(mean[:, :, 0], y.expand(2, 2))
+    assert_allclose(mean[..., 0], y.expand(2, 2, 2))
+
+
+def test_second_group_has_the_median_and_the_central_range_of_the_trees():
+    """Against NumPy's quantiles of scikit-learn's own trees, whose leaves have one row each: no variance within."""
+    x, y, weight = table(n_targets=1)
+    x = x + torch.linspace(0, 1e-3, 60)[:, None]  # no two rows are equal
+    members = ForestMembers(1, 1)
+    members.fit(x, y, weight, [torch.arange(60)], seed=5)
+    forest = ExtraTreesRegressor(TREES, max_depth=forest_members.MOST_DEPTH, random_state=5)
+    forest.fit(x.numpy(), y[:, 0].numpy(), sample_weight=weight.numpy())
+    new = x[:20] + 0.3
+    trees = np.sort([tree.predict(new.numpy()) for tree in forest.estimators_], axis=0)
+    mean, std = members(new)
+    assert_allclose(mean[1, 0, :, 0], np.median(trees, axis=0), rtol=1e-5)
+    assert_allclose(std[1, 0, :, 0], np.maximum((trees[13] - trees[2]) / 2, LEAST_VARIANCE**0.5), rtol=1e-4)
+
+
+def test_forest_that_was_not_fitted_has_one_leaf():
+    mean, _ = ForestMembers(2, 1)(torch.zeros(3, 4))
+    assert_allclose(mean, np.zeros((2, 2, 3, 1)))
+
+
+def test_lookups_end_at_the_deepest_leaf():
+    """More lookups change nothing, fewer do."""
+    members, x, *_ = fitted()
+    expected, depth = members(x)[0], members.depth
+    assert depth < forest_members.MOST_DEPTH
+    members.depth = depth + 5
+    assert torch.equal(members(x)[0], expected)
+    members.depth = depth - 1
+    assert not torch.equal(members(x)[0], expected)
 
 
 def test_many_rows_are_sampled(monkeypatch):

@@ -13,7 +13,10 @@ from hetcal.estimators import held_out
 from hetcal.estimators.held_out import (
     HeldOut,
     SecondOpinion,
+    Stack,
     between_groups,
+    choose_floor,
+    choose_stack,
     choose_widening,
     fit_shape,
     fit_shape_of_cells,
@@ -52,7 +55,8 @@ def groups_of(errors, n=300, seed=0, n_targets=2):
 # --- weights of groups ---------------------------------------------------------------------------------------------
 
 
-def test_stacking_has_the_right_gradient(monkeypatch):
+@pytest.mark.parametrize("power", [0.0, 1.0])
+def test_stacking_has_the_right_gradient(monkeypatch, power):
     """What the optimizer gets as gradient is that of what it gets as value, by finite differences."""
     seen = []
 
@@ -62,7 +66,9 @@ def test_stacking_has_the_right_gradient(monkeypatch):
 
     original = held_out.minimize
     monkeypatch.setattr(held_out, "minimize", catch)
-    stack_groups(*groups_of([0.2, 1.0, 3.0]))
+    mean, std, y, weights = groups_of([0.2, 1.0, 3.0])
+    std = std * np.random.default_rng(0).uniform(0.5, 2, std.shape)
+    stack_groups(mean, std, y, weights, power)
     score, start, jac = seen[0]
     assert jac is True
     for a in (start, np.array([0.3, -1.0, 0.5]), np.array([2.0, 0.0, -3.0])):
@@ -115,30 +121,77 @@ def test_rows_of_weight_0_do_not_count_in_stacking():
     assert_allclose(stack_groups(mean, std, y, weights), only_first, atol=0.05)
 
 
+@pytest.mark.parametrize("power", [0.0, 1.0])
+def test_pool_is_its_equations(power):
+    """Row by row and target by target: weights by certainty, and the widening by the first groups only."""
+    rng = np.random.default_rng(2)
+    mean, std, w = rng.normal(size=(3, 4, 2)), rng.uniform(0.5, 2, (3, 4, 2)), np.array([0.2, 0.5, 0.3])
+    location, _, scale = Stack(w, power, widening=2.0, n_widening=2).pool(mean, std)
+    for i, j in np.ndindex(4, 2):
+        share = w / std[:, i, j] ** power
+        share /= share.sum()
+        two, center = share[:2], np.average(mean[:2, i, j], weights=share[:2])
+        expected = np.sqrt((share @ std[:, i, j]) ** 2 + 2 * two @ (mean[:2, i, j] - center) ** 2)
+        assert_allclose((location[i, j], scale[i, j]), (share @ mean[:, i, j], expected))
+
+
+def groups_that_know_some_rows(n, knows, seed=0):
+    """Two groups; each is exact where `knows` says so and errs by 1 elsewhere, and its sigma says which is which."""
+    rng = np.random.default_rng(seed)
+    y = rng.normal(size=(n, 1))
+    error = np.where(knows(rng.random((2, n, 1)) < 0.5), 0.1, 1.0)
+    return y + error * rng.normal(size=(2, n, 1)), error, y, np.ones(n)
+
+
+def test_certain_groups_count_more_where_their_sigma_can_be_relied_on():
+    """Sigma that tells which group is right is used; sigma that says nothing about the errors is not."""
+    mean, std, y, weights = groups_that_know_some_rows(1000, lambda drawn: drawn)
+    assert choose_stack(mean, std, y, weights).power == 1.0
+    shuffled = np.random.default_rng(1).permuted(std, axis=1)
+    assert choose_stack(mean, shuffled, y, weights).power == 0.0
+
+
+def test_floor_is_needed_where_sigma_is_0_and_errors_are_not():
+    """Half of the rows have no spread, and yet errors of a tenth of the others'; an honest sigma has no floor."""
+    rng = np.random.default_rng(0)
+    std = np.where(rng.random((2000, 2)) < 0.5, 1.0, [1e-9, 0.1])
+    error = np.where(std == 1, 1.0, 0.1) * rng.normal(size=std.shape)
+    floors = choose_floor(np.zeros_like(error), std, error, np.ones(2000))
+    assert 0.03 < floors[0] < 0.3
+    assert floors[1] < 0.05
+
+
 # --- widening -------------------------------------------------------------------------------------------------------
 
 
 def test_between_groups_is_the_weighted_variance():
     rng = np.random.default_rng(0)
-    mean, w = rng.normal(size=(3, 5, 2)), np.array([0.2, 0.5, 0.3])
+    mean, w = rng.normal(size=(3, 5, 2)), rng.uniform(0.1, 0.3, (3, 5, 2))
     for i in range(5):
         for j in range(2):
-            center = np.average(mean[:, i, j], weights=w)
-            expected = np.average((mean[:, i, j] - center) ** 2, weights=w)
+            center = np.average(mean[:, i, j], weights=w[:, i, j])
+            expected = w[:, i, j] @ (mean[:, i, j] - center) ** 2
             assert_allclose(between_groups(mean, w)[i, j], expected)
+
+
+def two_groups(between, scale):
+    """Two groups of weight 1/2 and mean 0 whose variance between them and whose sigma are given."""
+    mean = np.sqrt(between) * np.array([1.0, -1.0])[:, None, None]
+    return Stack(np.array([0.5, 0.5]), power=0.0), mean, np.stack([scale, scale])
 
 
 def test_widening_follows_the_errors(monkeypatch):
     """Where errors grow with the disagreement, rows are widened; where they do not, or all agree, they are not."""
     rng = np.random.default_rng(0)
     n = 3000
-    scale, between = np.full((n, 1), 0.5), rng.exponential(1.0, (n, 1))
-    location, weights = np.zeros((n, 1)), np.ones(n)
+    scale, between, weights = np.full((n, 1), 0.5), rng.exponential(1.0, (n, 1)), np.ones(n)
     monkeypatch.setattr(held_out, "WIDENINGS", (0.0, 1.0, 5.0))
     for truth in held_out.WIDENINGS:
         y = rng.normal(size=(n, 1)) * np.sqrt(scale**2 + truth * between)
-        assert choose_widening(location, scale, between, y, weights) == truth
-    assert choose_widening(location, scale, np.zeros((n, 1)), rng.normal(size=(n, 1)), weights) == held_out.WIDENINGS[0]
+        stack = choose_widening(*two_groups(between, scale), y, weights, n_widening=2)
+        assert (stack.widening, stack.n_widening) == (truth, 2)
+    none = choose_widening(*two_groups(0 * between, scale), rng.normal(size=(n, 1)), weights, n_widening=2)
+    assert none.widening == held_out.WIDENINGS[0]
 
 
 def test_widening_does_not_depend_on_a_constant_factor_of_sigma():
@@ -147,8 +200,8 @@ def test_widening_does_not_depend_on_a_constant_factor_of_sigma():
     n = 3000
     between = rng.exponential(1.0, (n, 1))
     y = rng.normal(size=(n, 1))
-    location = np.zeros((n, 1))
-    assert choose_widening(location, np.full((n, 1), 0.7), between, y, np.ones(n)) == min(held_out.WIDENINGS)
+    stack = choose_widening(*two_groups(between, np.full((n, 1), 0.7)), y, np.ones(n), n_widening=2)
+    assert stack.widening == min(held_out.WIDENINGS)
 
 
 # --- shape ----------------------------------------------------------------------------------------------------------
@@ -326,7 +379,7 @@ def simulated_pool(parts, n=20_000, seed=0):
     rows, std = np.arange(n // 2), np.ones((n // 2, 1))
     seconds = [SecondOpinion(g, rows, members[g, 1, rows, None], std) for g in range(2)]
     held = HeldOut(members[:, 0, :, None], np.ones((2, n, 1)), seconds)
-    arguments = held, w, one[:, None], np.ones((n, 1)), y[:, None], np.ones(n), parts
+    arguments = held, Stack(w, power=0.0), y[:, None], np.ones(n), parts
     return (y - pool).std() / (y - one).std(), arguments
 
 
@@ -340,34 +393,37 @@ def test_pool_factor_is_that_of_simulated_members(parts):
 
 def test_pool_factor_without_a_second_opinion_or_a_gain_is_1():
     """Also if the second member has the same opinion, or if both are exact."""
-    _, (held, w, location, scale, y, weights, parts) = simulated_pool(4, n=200)
-    rest = location, scale, y, weights, parts
-    assert_allclose(pool_factor(HeldOut(held.mean, held.std), w, *rest), [1.0])
+    _, (held, stack, y, weights, parts) = simulated_pool(4, n=200)
+    assert_allclose(pool_factor(HeldOut(held.mean, held.std), stack, y, weights, parts), [1.0])
     same = [SecondOpinion(o.group, o.rows, held.mean[o.group, o.rows], o.std) for o in held.seconds]
-    assert_allclose(pool_factor(HeldOut(held.mean, held.std, same), w, *rest), [1.0])
+    assert_allclose(pool_factor(HeldOut(held.mean, held.std, same), stack, y, weights, parts), [1.0])
     exact = HeldOut(
         np.zeros((2, 200, 1)), held.std, [SecondOpinion(0, np.arange(9), np.zeros((9, 1)), np.ones((9, 1)))]
     )
-    zero = np.zeros((200, 1))
-    assert_allclose(pool_factor(exact, w, zero, scale, zero, weights, parts), [1.0])
+    assert_allclose(pool_factor(exact, stack, np.zeros((200, 1)), weights, parts), [1.0])
 
 
 def test_pool_factor_by_hand():
     """Two targets, two second opinions of one group, rows of weights 1 to 3; sigma of the pair counts, too."""
-    y, location, scale = np.array([[1.0, 1.0], [2.0, 2.0], [4.0, 4.0]]), np.zeros((3, 2)), np.full((3, 2), 2.0)
+    y = np.array([[1.0, 1.0], [2.0, 2.0], [4.0, 4.0]])
     held = HeldOut(
         np.zeros((1, 3, 2)),
         np.full((1, 3, 2), 2.0),
         [
             SecondOpinion(0, np.array([0]), np.array([[1.0, 0.0]]), np.array([[2.0, 2.0]])),
-            SecondOpinion(0, np.array([2]), np.array([[2.0, 0.0]]), np.array([[4.0, 2.0]])),
+            SecondOpinion(0, np.array([2]), np.array([[5.5, 0.0]]), np.array([[2.5, 2.0]])),
         ],
     )
     weights = np.array([1.0, 2.0, 3.0])
-    ones = 1 * (1 / 2 + 0 / 2) / 2 + 3 * (4 / 2 + 2 / 4) / 2  # |y - mean| / sigma of either member
-    twos = 1 * (0.5 / 2) + 3 * (3 / 3)
-    expected = np.sqrt(max(1 - 2 * (1 - 1 / 4) * (1 - (twos / ones) ** 2), 0.25))
-    assert_allclose(pool_factor(held, np.array([1.0]), location, scale, y, weights, 4), [expected, 1.0])
+    # |y - mean| / sigma of the first member, of the second, and of both, for rows of weights 1 and 3
+    first, second, both = np.array([[1 / 2, 4 / 2], [0 / 2, 1.5 / 2.5], [0.5 / 2, 1.25 / 2.25]])
+    limit = np.quantile([first, second, both], 0.98)
+    one, two = (np.minimum(r, limit) @ [1, 3] for r in ((first, second), both))
+    expected = np.sqrt(1 - 2 * (1 - 1 / 2) * (1 - (two / one.mean()) ** 2))
+    assert expected < 0.9
+    expected = max(expected, 0.5)
+    assert_allclose(pool_factor(held, Stack(np.ones(1), power=0.0), y, weights, 2), [expected, 1.0])
+    assert_allclose(held.mean, 0)  # nothing is changed in place
 
 
 def test_normal_shape_is_nearly_that_of_the_gaussian():

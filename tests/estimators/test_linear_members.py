@@ -143,7 +143,7 @@ def test_members_are_fitted_to_the_rows_they_have_seen():
     members = LinearMembers(n_parts=2, n_inputs=3, n_numbers=2, n_targets=2)
     seen = [torch.arange(25), torch.arange(15, 40)]
     members.fit(x, y, weight, seen, seed=0)
-    mean, std = members(x)
+    mean, std = (values[0] for values in members(x))
     assert mean.shape == std.shape == (2, 40, 2)
     inputs = members.inputs(x.T.double()).T.numpy()
     assert_allclose(weight.double().numpy() @ inputs / weight.sum().item(), 0, atol=1e-5)
@@ -160,5 +160,5 @@ def test_members_follow_a_trend_beyond_the_training_rows():
     x = torch.linspace(-1, 1, 50)[:, None]
     members = LinearMembers(n_parts=1, n_inputs=1, n_numbers=0, n_targets=1)
     members.fit(x, 5 * x, torch.ones(50), [torch.arange(50)], seed=0)
-    mean = members(torch.tensor([[0.5], [2.0], [3.0], [100.0]]))[0][0, :, 0]
+    mean = members(torch.tensor([[0.5], [2.0], [3.0], [100.0]]))[0][0, 0, :, 0]
     assert_allclose(mean, [2.5, 10, 15, 15], rtol=1e-3)

@@ -18,11 +18,12 @@ from hetcal._checks import Floats
 from hetcal.estimators.forest_members import ForestMembers
 from hetcal.estimators.held_out import (
     HeldOut,
-    between_groups,
+    SecondOpinion,
+    choose_floor,
+    choose_stack,
     choose_widening,
     fit_shape,
     pool_factor,
-    stack_groups,
 )
 from hetcal.estimators.linear_members import LinearMembers
 from hetcal.families import SCORES, Empirical
@@ -47,15 +48,17 @@ def plan_groups(n: int, n_inputs: int) -> list[MemberGroup]:
 
 
 class CrossEnsemble(nn.Module):
-    r"""Groups g of members j with a mean and a sigma each: groups of networks, one of linear models, one of forests.
+    r"""Groups g of members j with a mean and a sigma each: groups of networks, one of linear models, two of forests.
 
-    .. math:: \mu = \sum_g w_g \overline{\mu_{gj}}, \qquad
-              s^2 = \Big(\sum_g w_g \overline{\sigma_{gj}}\Big)^2 + c \, b, \qquad
+    .. math:: \mu = \sum_g w_g(x) \overline{\mu_{gj}}, \qquad
+              s^2 = \Big(\sum_g w_g(x) \overline{\sigma_{gj}}\Big)^2 + c \, b, \qquad
+              w_g(x) \propto w_g \overline{\sigma_{gj}}^{-\gamma}, \\
               y = \mu + \rho \, s \, T(z), \; z \sim N(0, 1)
 
-    with b the variance between groups. The paper's idea is in the members: their sigma is trained as part of the
-    objective. Weights w, widening c, shape T and pool factor :math:`\rho` come from held-out rows, in `calibrate`. T is
-    a family of its own, `hetcal.families.Empirical`, standardized, so that mean and std are those of the prediction.
+    with b the variance between groups of networks. The paper's idea is in the members: their sigma is trained as part
+    of the objective. Weights w, power :math:`\gamma`, the least sigma of the forests, widening c, shape T and pool
+    factor :math:`\rho` come from held-out rows, in `calibrate`. T is a family of its own, `hetcal.families.Empirical`,
+    standardized, so that mean and std are those of the prediction.
 
     Args:
         networks: (groups * parts) members in the order of the groups: rows (n, inputs), or (members, n, inputs), to
@@ -69,6 +72,8 @@ class CrossEnsemble(nn.Module):
 
     n_outputs = 2
     group_weights: Tensor
+    power: Tensor
+    floors: Tensor
     widening: Tensor
     factor: Tensor
     shape: Tensor
@@ -88,8 +93,10 @@ class CrossEnsemble(nn.Module):
         self.networks, self.n_groups, self.n_parts, self.n_targets = networks, n_groups, n_parts, n_targets
         self.linear_members = LinearMembers(n_parts, n_inputs, n_numbers, n_targets)
         self.forest_members = ForestMembers(n_parts, n_targets, n_nodes)
-        total, double = n_groups + len(self.fitted), torch.float64
+        total, double = n_groups + 1 + ForestMembers.n_groups, torch.float64
         self.register_buffer("group_weights", torch.full((total,), 1 / total, dtype=double))
+        self.register_buffer("power", torch.zeros((), dtype=double))
+        self.register_buffer("floors", torch.zeros(total, n_targets, dtype=double))
         self.register_buffer("widening", torch.zeros((), dtype=double))
         self.register_buffer("factor", torch.ones(n_targets, dtype=double))
         self.register_buffer("shape", torch.tensor(np.tile(SCORES, (n_targets, 1))))
@@ -102,7 +109,7 @@ class CrossEnsemble(nn.Module):
 
     @property
     def fitted(self) -> tuple[LinearMembers, ForestMembers]:
-        """The members that are not networks; each is a group of its own."""
+        """The members that are not networks: one group of linear models, two of forests."""
         return self.linear_members, self.forest_members
 
     def member_predictions(self, x: Tensor) -> Prediction:
@@ -115,9 +122,10 @@ class CrossEnsemble(nn.Module):
         members = self.member_predictions(x)
         pairs = [module(x) for module in self.fitted]
         shape = self.n_groups, self.n_parts
-        means = [members.mean.double().unflatten(0, shape), *(mean.double()[None] for mean, _ in pairs)]
-        stds = [members.std.double().unflatten(0, shape), *(std.double()[None] for _, std in pairs)]
-        return torch.cat(means), torch.cat(stds)
+        means = [members.mean.double().unflatten(0, shape), *(mean.double() for mean, _ in pairs)]
+        stds = [members.std.double().unflatten(0, shape), *(std.double() for _, std in pairs)]
+        floors = self.floors[:, None, None]
+        return torch.cat(means), (torch.cat(stds).square() + floors.square()).sqrt()
 
     def forward(self, x: Tensor) -> Prediction:
         """The calibrated prediction of the whole pool."""
@@ -128,42 +136,50 @@ class CrossEnsemble(nn.Module):
         unit = self.factor * widened
         center, total = location + unit * t_mean, unit * t_std
         # Of the variance of a mixture, the part that members disagree about is epistemic.
-        between = torch.tensordot(self.group_weights, (mean - location).square().mean(1), 1)
+        between = (self.shares(std) * (mean - location).square().mean(1)).sum(0)
         share = scale.square() / (scale.square() + between)
         columns = [center, total, total * (1 - share).sqrt(), total * share.sqrt()]
         if self.n_targets == 1:
             columns, family = [column[:, 0] for column in columns], family.target(0)
         return from_columns((column.float() for column in columns), family)
 
+    def shares(self, std: Tensor) -> Tensor:
+        """Weights of the groups for each row, (groups, n, targets), from the std of all members."""
+        shares = self.group_weights[:, None, None] * std.mean(1).pow(-self.power)
+        return shares / shares.sum(0)
+
     def pool(self, mean: Tensor, std: Tensor, is_widened: bool) -> tuple[Tensor, Tensor, Tensor]:
         """Location, scale and widened scale of all members together, (n, targets): tensors only, for ONNX."""
-        location = torch.tensordot(self.group_weights, mean.mean(1), 1)
-        scale = torch.tensordot(self.group_weights, std.mean(1), 1)
-        return location, scale, scale * self.disagreement(mean[: self.n_groups], scale) if is_widened else scale
+        shares = self.shares(std)
+        location, scale = (shares * mean.mean(1)).sum(0), (shares * std.mean(1)).sum(0)
+        if not is_widened:
+            return location, scale, scale
+        networks = slice(self.n_groups)
+        return location, scale, scale * self.disagreement(mean[networks], shares[networks], scale)
 
-    def disagreement(self, mean: Tensor, scale: Tensor) -> Tensor:
+    def disagreement(self, mean: Tensor, shares: Tensor, scale: Tensor) -> Tensor:
         """Factor of the scale, (n, targets), for means (groups, parts, n, targets) that differ between the groups.
 
         It is the geometric mean over choices of one member per group, because the widening was chosen for such choices.
         """
-        shares = self.group_weights[: self.n_groups, None, None]
         picked = mean[torch.arange(self.n_groups), self.choices]  # (choices, groups, n, targets)
-        center = (shares * picked).sum(1, keepdim=True) / shares.sum()
+        center = (shares * picked).sum(1, keepdim=True) / shares.sum(0)
         between = (shares * (picked - center).square()).sum(1)
         return ((self.widening * between / scale.square()).log1p().mean(0) / 2).exp()
 
     def calibrate(self, held_out: HeldOut, y: Floats, weights: Floats) -> "Calibration":
-        """Learn weights, widening, shape and pool factor from held-out predictions of all groups."""
-        group_weights = stack_groups(held_out.mean, held_out.std, y, weights)
-        location, scale = (np.tensordot(group_weights, values, 1) for values in (held_out.mean, held_out.std))
-        shares = group_weights[: self.n_groups]
-        between = between_groups(held_out.mean[: self.n_groups], shares / shares.sum()) * shares.sum()
-        widening = choose_widening(location, scale, between, y, weights)
-        scale = np.sqrt(scale**2 + widening * between)
-        residuals = (y - location) / scale
-        shapes = [fit_shape(column, weights) for column in residuals.T]
-        factor = pool_factor(held_out, group_weights, location, scale, y, weights, self.n_parts)
-        for name, value in {"group_weights": group_weights, "widening": widening, "factor": factor}.items():
+        """Learn floors, weights, widening, shape and pool factor from held-out predictions of all groups."""
+        floors = np.zeros(self.floors.shape)
+        for group in range(len(floors) - ForestMembers.n_groups, len(floors)):
+            floors[group] = choose_floor(held_out.mean[group], held_out.std[group], y, weights)
+        held_out = with_floors(held_out, floors)
+        mean, std = held_out.mean, held_out.std
+        stack = choose_widening(choose_stack(mean, std, y, weights), mean, std, y, weights, self.n_groups)
+        location, _, scale = stack.pool(mean, std)
+        shapes = [fit_shape(column, weights) for column in ((y - location) / scale).T]
+        factor = pool_factor(held_out, stack, y, weights, self.n_parts)
+        chosen = {"group_weights": stack.group_weights, "power": stack.power, "widening": stack.widening}
+        for name, value in {**chosen, "floors": floors, "factor": factor}.items():
             getattr(self, name).copy_(torch.as_tensor(value))
         self.set_shapes(shapes)
         return Calibration(location, scale)
@@ -179,6 +195,15 @@ class CrossEnsemble(nn.Module):
         """The parameters to which weight decay applies."""
         own: Any = getattr(self.networks, "decaying", None)
         return list(own()) if own else [value for value in self.networks.parameters() if value.ndim > 2]
+
+
+def with_floors(held_out: HeldOut, floors: Floats) -> HeldOut:
+    """The same predictions, with a least sigma of each group, (groups, targets)."""
+    seconds = [
+        SecondOpinion(opinion.group, opinion.rows, opinion.mean, np.hypot(opinion.std, floors[opinion.group]))
+        for opinion in held_out.seconds
+    ]
+    return HeldOut(held_out.mean, np.hypot(held_out.std, floors[:, None]), seconds)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,15 +3,16 @@ r"""Calibration without losing rows: what the members of an ensemble predict for
 Every row is held out by some members and trained on by the others, so all rows train and all rows calibrate. Inputs are
 locations and scales of held-out rows and their targets, as NumPy arrays; nothing here knows networks. In order of use:
 
-1. `stack_groups`: weights of groups of members, by the CRPS of the pooled held-out predictions;
-2. `choose_widening`: how much wider rows become about which the groups disagree;
-3. `fit_shape`: the quantile function of the standardized residuals, which replaces the normal one;
-4. `pool_factor`: a pool of many members errs less than the few that have not seen a row.
+1. `choose_floor`: the least sigma of a group whose sigma may be too small;
+2. `choose_stack`: weights of groups of members, by the CRPS of the pooled held-out predictions;
+3. `choose_widening`: how much wider rows become about which the groups disagree;
+4. `fit_shape`: the quantile function of the standardized residuals, which replaces the normal one;
+5. `pool_factor`: a pool of many members errs less than the few that have not seen a row.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,11 @@ from scipy.special import erf, ndtri
 from hetcal._checks import Floats
 from hetcal.families import GAUSSIAN, SCORES, Empirical
 
+# Fractions of the root-mean-square error that `choose_floor` tries, and factors of sigma that each is judged with.
+FLOORS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)
+FACTORS = np.geomspace(0.3, 3.0, 9)
+# Powers of 1 / sigma that `choose_stack` tries.
+POWERS = (0.0, 1.0)
 # Strength of the pull toward equal weights in `stack_groups`, relative to the CRPS, times sqrt(n).
 EQUAL_WEIGHTS_PULL = 0.04
 # Multiples of the variance between groups that `choose_widening` tries.
@@ -59,58 +65,126 @@ class SecondOpinion:
     std: Floats
 
 
-def stack_groups(mean: Floats, std: Floats, y: Floats, weights: Floats) -> Floats:
+def choose_floor(mean: Floats, std: Floats, y: Floats, weights: Floats) -> Floats:
+    r"""The floor f of each target, (targets,), with the least CRPS of one group, :math:`\sigma^2 + f^2`.
+
+    Where all trees of a forest agree, their spread is 0, and yet they may all be wrong.
+    """
+    error = y - mean
+    unit = np.sqrt(np.average(error**2, axis=0, weights=weights))
+
+    def score(fraction: float) -> Floats:
+        floored = np.maximum(np.sqrt(std**2 + (fraction * unit) ** 2), 1e-300)
+        z = error / floored
+        scores = [np.average(floored * f * GAUSSIAN.crps(z / f), axis=0, weights=weights) for f in FACTORS]
+        return np.min(scores, axis=0)
+
+    return np.take(FLOORS, np.argmin([score(fraction) for fraction in FLOORS], axis=0)) * unit
+
+
+@dataclass(frozen=True, eq=False)
+class Stack:
+    r"""How the groups are pooled, for each row by itself.
+
+    .. math:: \mu = \sum_g w_g(x) \mu_g, \quad s = \sum_g w_g(x) \sigma_g, \quad
+              w_g(x) \propto w_g \, \sigma_g(x)^{-\gamma}
+
+    Attributes:
+        group_weights: w, (groups,).
+        power: :math:`\gamma`. With 1, a group counts more for the rows about which it is more certain.
+        widening: The multiple c of the variance between groups in :math:`\sigma^2 = s^2 + c \, b`.
+        n_widening: The number of groups, the first ones, whose disagreement b widens.
+    """
+
+    group_weights: Floats
+    power: float
+    widening: float = 0.0
+    n_widening: int = 0
+
+    def pool(self, mean: Floats, std: Floats) -> tuple[Floats, Floats, Floats]:
+        """Location, scale and widened scale, (n, targets), of predictions (groups, n, targets)."""
+        shares = self.group_weights[:, None, None] * std**-self.power
+        shares /= shares.sum(0)
+        location, scale = (shares * mean).sum(0), (shares * std).sum(0)
+        if not self.widening:
+            return location, scale, scale
+        first = slice(self.n_widening)
+        return location, scale, np.sqrt(scale**2 + self.widening * between_groups(mean[first], shares[first]))
+
+
+def choose_stack(mean: Floats, std: Floats, y: Floats, weights: Floats) -> Stack:
+    """The weights of the groups and the power of 1 / sigma with the least CRPS, each with the shape that suits it."""
+
+    def score(stack: Stack) -> float:
+        location, scale, _ = stack.pool(mean, std)
+        total = 0.0
+        for r, unit in zip(((y - location) / scale).T, scale.T, strict=True):
+            center, spread, shape = fit_shape(r, weights).standardized()
+            total += float(np.average(spread * unit * shape.crps((r - center) / spread), weights=weights))
+        return total
+
+    return min((Stack(stack_groups(mean, std, y, weights, power), power) for power in POWERS), key=score)
+
+
+def stack_groups(mean: Floats, std: Floats, y: Floats, weights: Floats, power: float = 0.0) -> Floats:
     r"""Weights of the groups, (groups,), with the least CRPS of the pooled Gaussian.
 
     .. math:: \min_w \; \overline{\mathrm{CRPS}}\left(N(\mu, \sigma^2), y\right), \qquad
-              \mu = \sum_g w_g \mu_g, \quad \sigma = \sum_g w_g \sigma_g, \quad w = \mathrm{softmax}(a)
+              \mu = \sum_g w_g(x) \mu_g, \quad \sigma = \sum_g w_g(x) \sigma_g, \quad
+              w_g(x) \propto e^{a_g} (\sigma_g / \bar\sigma_g)^{-\gamma}
 
-    plus a small penalty on :math:`\lVert a \rVert^2`, which pulls toward equal weights. To average locations and scales
-    is to average quantile functions, which keeps the shape (Vincent, 1912); a mixture would widen it.
+    plus a small penalty on :math:`\lVert a \rVert^2`, which pulls toward equal weights; :math:`\bar\sigma_g` is the
+    geometric mean. To average locations and scales is to average quantile functions, which keeps the shape (Vincent,
+    1912); a mixture would widen it.
     """
     share = weights / weights.sum() / y.shape[1]
+    log_std = np.log(std)
+    usual = (log_std.sum(2) @ share)[:, None, None]
+    certainty = -power * (log_std - usual)
 
     def score(a: Floats) -> tuple[float, Floats]:
-        w = np.exp(a - a.max())
-        w /= w.sum()
-        scale = np.tensordot(w, std, 1)
-        z = (y - np.tensordot(w, mean, 1)) / scale
+        w = np.exp(a[:, None, None] + certainty)
+        w /= w.sum(0)
+        location, scale = (w * mean).sum(0), (w * std).sum(0)
+        z = (y - location) / scale
         crps = GAUSSIAN.crps(z)
         by_mean = -erf(z / math.sqrt(2))
         by_std = crps + z * by_mean
-        slope = ((by_mean * mean + by_std * std).sum(2) @ share) / base
-        value = float(share @ (scale * crps).sum(1)) / base
-        return value + pull * float(a @ a), w * (slope - w @ slope) + 2 * pull * a
+        slope = (w * (by_mean * (mean - location) + by_std * (std - scale))).sum(2) @ share / base
+        return float(share @ (scale * crps).sum(1)) / base + pull * float(a @ a), slope + 2 * pull * a
 
     pull, base = 0.0, 1.0
     base = score(np.zeros(len(mean)))[0] or 1.0
     pull = EQUAL_WEIGHTS_PULL / math.sqrt(len(y))
-    a = minimize(score, np.zeros(len(mean)), jac=True, method="L-BFGS-B").x
+    a = minimize(score, np.zeros(len(mean)), jac=True, method="L-BFGS-B").x + power * usual[:, 0, 0]
     w = np.exp(a - a.max())
     return np.asarray(w / w.sum())
 
 
-def between_groups(mean: Floats, group_weights: Floats) -> Floats:
-    r"""Variance between the groups, :math:`\sum_g w_g (\mu_g - \mu)^2`: what they disagree about, (n, targets)."""
-    center = np.tensordot(group_weights, mean, 1)
-    return np.tensordot(group_weights, (mean - center) ** 2, 1)
+def between_groups(mean: Floats, shares: Floats) -> Floats:
+    r"""What groups disagree about, :math:`\sum_g w_g (\mu_g - \mu)^2` with their own center, (n, targets).
+
+    `shares` are weights for each row, (groups, n, targets), whose sum may be less than 1.
+    """
+    center = (shares * mean).sum(0) / shares.sum(0)
+    return np.asarray((shares * (mean - center) ** 2).sum(0))
 
 
-def choose_widening(location: Floats, scale: Floats, between: Floats, y: Floats, weights: Floats) -> float:
-    r"""The multiple c of the variance between groups with the least CRPS, :math:`\sigma^2 = s^2 + c\,b`.
+def choose_widening(stack: Stack, mean: Floats, std: Floats, y: Floats, weights: Floats, n_widening: int) -> Stack:
+    """The stack with the multiple of the variance between the first groups that has the least CRPS.
 
     Each candidate is judged with the constant factor of sigma that suits it, because the shape is fitted afterwards.
     """
 
-    def score(c: float) -> float:
-        widened = np.sqrt(scale**2 + c * between)
-        z = (y - location) / widened
+    def score(candidate: Stack) -> float:
+        location, _, scale = candidate.pool(mean, std)
+        z = (y - location) / scale
         factor = np.sqrt(np.average(z**2, axis=0, weights=weights)).clip(1e-6)
         factors = factor * np.array([0.4, 0.6, 0.8, 1.0])[:, None]
-        scores = [np.average(widened * f * GAUSSIAN.crps(z / f), axis=0, weights=weights) for f in factors]
+        scores = [np.average(scale * f * GAUSSIAN.crps(z / f), axis=0, weights=weights) for f in factors]
         return float(np.min(scores, axis=0).mean())
 
-    return min(WIDENINGS, key=score)
+    return min((replace(stack, widening=c, n_widening=n_widening) for c in WIDENINGS), key=score)
 
 
 def fit_shape(residuals: Floats, weights: Floats) -> Empirical:
@@ -174,9 +248,7 @@ def fit_shape_of_cells(lower: Floats, upper: Floats, residuals: Floats, weights:
     return shape
 
 
-def pool_factor(
-    held_out: HeldOut, group_weights: Floats, location: Floats, scale: Floats, y: Floats, weights: Floats, parts: int
-) -> Floats:
+def pool_factor(held_out: HeldOut, stack: Stack, y: Floats, weights: Floats, parts: int) -> Floats:
     r"""Ratio of the errors of the whole pool to those of held-out predictions, (targets,).
 
     A held-out prediction has one member per group, the pool has k = `parts`. Where a second member of group g has not
@@ -184,30 +256,33 @@ def pool_factor(
 
     .. math:: \rho^2 = 1 - 2 (1 - 1/k) \sum_g \left(1 - \left(\overline{|r_2|} / \overline{|r_1|}\right)^2\right)
 
-    because the variance that averaging removes is v / 2 for two members and (1 - 1/k) v for k of them.
+    because the variance that averaging removes is v / 2 for two members and (1 - 1/k) v for k of them. The largest
+    residuals are cut to their quantile of 98 %: two members help more there, and the mean would be theirs.
     """
     removed = np.zeros(y.shape[1])
     for group in {opinion.group for opinion in held_out.seconds}:
-        one, two = np.full(y.shape[1], 1e-300), np.full(y.shape[1], 1e-300)  # errors of exactly 0 have the ratio 1
-        for opinion in held_out.seconds:
-            if opinion.group != group:
-                continue
-            rows, half = opinion.rows, group_weights[group] / 2
-            mean_step = half * (opinion.mean - held_out.mean[group, rows])
-            std_step = half * (opinion.std - held_out.std[group, rows])
-            # The first member alone, both, and the second one alone.
-            sizes = [
-                weights[rows] @ size_of_residuals(y, location, scale, rows, step * mean_step, step * std_step)
-                for step in (0.0, 1.0, 2.0)
-            ]
-            one += (sizes[0] + sizes[2]) / 2
-            two += sizes[1]
-        removed += 1 - (two / one) ** 2
+        opinions = [opinion for opinion in held_out.seconds if opinion.group == group]
+        sizes = [sizes_of_residuals(held_out, stack, y, opinion) for opinion in opinions]
+        residuals = np.concatenate(sizes, axis=1)  # by the first member, by both, by the second: (3, rows, targets)
+        limits = np.quantile(residuals, 0.98, axis=(0, 1))
+        share = np.concatenate([weights[opinion.rows] for opinion in opinions])
+        first, both, second = np.tensordot(share, np.minimum(residuals, limits), (0, 1))
+        tiny = 1e-300  # errors of exactly 0 have the ratio 1
+        removed += 1 - ((both + tiny) / ((first + second) / 2 + tiny)) ** 2
     return np.sqrt(np.clip(1 - 2 * (1 - 1 / parts) * removed, LEAST_FACTOR**2, 1.0))
 
 
-def size_of_residuals(
-    y: Floats, location: Floats, scale: Floats, rows: NDArray[np.intp], mean_step: Floats, std_step: Floats
-) -> Floats:
-    """Absolute standardized residuals of some rows, (rows, targets), after steps of location and scale."""
-    return np.abs(y[rows] - location[rows] - mean_step) / np.maximum(scale[rows] + std_step, 1e-9)
+def sizes_of_residuals(held_out: HeldOut, stack: Stack, y: Floats, opinion: SecondOpinion) -> list[Floats]:
+    """Absolute standardized residuals, (rows, targets), by the first member of a group, by both, and by the second.
+
+    Both are widened as much as either alone, on average, because the whole pool is (`CrossEnsemble.disagreement`).
+    """
+    pooled = []
+    for share in (0.0, 0.5, 1.0):
+        mean, std = held_out.mean[:, opinion.rows], held_out.std[:, opinion.rows]  # copies
+        mean[opinion.group] += share * (opinion.mean - mean[opinion.group])
+        std[opinion.group] += share * (opinion.std - std[opinion.group])
+        pooled.append(stack.pool(mean, std))
+    widened = [pooled[0][2], pooled[1][1], pooled[2][2]]
+    widened[1] = widened[1] * np.sqrt(pooled[0][2] / pooled[0][1] * pooled[2][2] / pooled[2][1])
+    return [np.abs(y[opinion.rows] - location) / scale for (location, _, _), scale in zip(pooled, widened, strict=True)]

@@ -52,9 +52,9 @@ class LinearMembers(nn.Module):
             self.std[part, :, 0].copy_(torch.from_numpy(stds))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and std, (parts, n, targets) each."""
+        """Mean and std, (1, parts, n, targets) each."""
         mean = (torch.matmul(self.weight, self.inputs(x.T.double())) + self.bias).transpose(1, 2)
-        return mean, self.std.transpose(1, 2).expand_as(mean)
+        return mean[None], self.std.transpose(1, 2).expand_as(mean)[None]
 
 
 def fit_ridge(x: Floats, y: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:

@@ -124,6 +124,7 @@ class MCDropout(SampledPasses):
 class SampledDropout(PrivateDropout, RandomLayer):
     """Dropout for a batch that holds several passes, with one mask per pass."""
 
+    is_regularizer = False
     per_row = False
 
     def forward(self, h: Tensor) -> Tensor:

@@ -26,8 +26,8 @@ class History:
     Attributes:
         train: `objective`, `own_loss`, `rmse` and `ce` (calibration error) over the training batches of each epoch.
         validation: The same over the validation rows in evaluation mode; empty lists without validation rows.
-        criterion: The validation objective, or the CRPS if it is a likelihood (`hetcal.objectives.CRITERIA`); the best
-            epoch is chosen by it. With several targets it and all curves are means over the targets.
+        criterion: The validation objective, or the scaled CRPS if it is a likelihood (`hetcal.objectives.CRITERIA`);
+            the epoch with the lowest is kept. With several targets it and all curves are means over the targets.
         best_epoch: Index of the epoch whose weights were kept.
         stopped: Why training ended: "patience", "max_steps", "max_epochs", "max_seconds" or "interrupted".
         validation_rows: Indices of the rows that were held out.

@@ -29,7 +29,6 @@ from hetcal._files import atomic_write
 from hetcal.distributions import TransformedPrediction
 from hetcal.estimators import WithFamily
 from hetcal.estimators.cross_ensemble import CrossEnsemble
-from hetcal.estimators.forest_members import ForestMembers
 from hetcal.estimators.mc_dropout import SampledDropout
 from hetcal.estimators.passes import RandomLayer, SampledPasses, moments, split_at_first_random_layer
 from hetcal.estimators.stacked import StackedNetworks
@@ -123,8 +122,6 @@ class Graph(nn.Module):
         for module in self.estimator.modules():
             if isinstance(module, StackedNetworks):
                 module.one_by_one = True  # under vmap some layers, such as batch norm, fix the number of rows
-            if isinstance(module, ForestMembers):
-                module.depth = module.deepest()  # each lookup is in the graph
         if isinstance(self.estimator, CrossEnsemble):
             self.is_widened = bool(self.estimator.widening)
             mean, std, self.family = Empirical(self.estimator.shape.numpy()).standardized()

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from hetcal._checks import Floats, must
 from hetcal.estimators import predict
 from hetcal.estimators.cross_ensemble import CrossEnsemble
+from hetcal.estimators.held_out import POWERS
 from hetcal.exceptions import DropoutInsertedWarning
 from hetcal.model_files.archive import Contents, TensorInfo
 from hetcal.model_files.state import restore_layout
@@ -63,10 +64,12 @@ def restore_estimator(model: Any, contents: Contents) -> nn.Module:
 
 
 def check_calibration(estimator: CrossEnsemble) -> None:
-    """Refuse numbers that no fit can learn from held-out rows."""
+    """Refuse numbers that no fit can learn from held-out rows; the depth of the forests follows from the others."""
     linear, forests = estimator.fitted
     is_right = {
         "group_weights": estimator.group_weights >= 0,
+        "power": (estimator.power >= 0) & (estimator.power <= max(POWERS)),
+        "floors": estimator.floors >= 0,
         "widening": estimator.widening >= 0,
         "factor": estimator.factor > 0,
         "shape": estimator.shape.diff() > 0,
@@ -80,6 +83,7 @@ def check_calibration(estimator: CrossEnsemble) -> None:
     for name, condition in is_right.items():
         if not condition.all():
             raise ValueError(f"values of {name!r} that no held-out rows lead to")
+    forests.depth = forests.deepest()
 
 
 def put_weights(estimator: nn.Module, tensors: dict[str, TensorInfo], weights: bytes) -> None:

@@ -5,7 +5,7 @@ its own, its held-out residuals would be too small.)
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import monotonic
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from hetcal._checks import check_number
 from hetcal.estimators.cross_ensemble import CrossEnsemble
@@ -34,6 +34,8 @@ LOOKS, LOOK_ROWS = 45, 2000
 # The learning rate anneals to almost 0 at the end of each of four cycles, each twice as long as the one before.
 CYCLE_ENDS = (1 / 15, 3 / 15, 7 / 15, 1.0)
 PREDICTION_ROWS = 1024
+# Training rows of a member of a table of 1,000 rows.
+FEW_ROWS = 720
 # Gradients are clipped to this multiple of their usual norm.
 GRADIENT_CLIP = 3.0
 
@@ -69,8 +71,9 @@ class CrossFitSettings:
         return min(wanted, n_train)
 
     def steps_for(self, n_train: int) -> int:
-        """80 passes over the rows, from 2,000 to 4,000 steps, but never more than `max_steps` or `max_epochs` allow."""
-        wanted = int(np.clip(80 * n_train / self.batch_for(n_train), 2000, 4000))
+        """80 passes over the rows, from 2,000 (few rows: 1,300) to 4,000 steps; at most `max_steps` or `max_epochs`."""
+        least = 1300 if n_train <= FEW_ROWS else 2000
+        wanted = int(np.clip(80 * n_train / self.batch_for(n_train), least, 4000))
         passes = math.inf if self.max_epochs is None else self.max_epochs * (n_train // self.batch_for(n_train))
         return int(min(wanted, passes, math.inf if self.max_steps is None else self.max_steps))
 
@@ -138,6 +141,16 @@ def number_of_parts(n: int, groups: NDArray[np.int64] | None) -> int:
     return int(np.clip(units // 2, 2, PARTS))
 
 
+def as_one_vector(parameters: Sequence[nn.Parameter]) -> nn.Parameter:
+    """All values and gradients in one vector each; the parameters become views of it."""
+    whole = nn.Parameter(torch.cat([value.detach().flatten() for value in parameters]))
+    whole.grad = torch.zeros_like(whole)
+    sizes = [value.numel() for value in parameters]
+    for parameter, values, slopes in zip(parameters, whole.data.split(sizes), whole.grad.split(sizes), strict=True):
+        parameter.data, parameter.grad = values.view_as(parameter), slopes.view_as(parameter)
+    return whole
+
+
 class CrossFit:
     """One call of `cross_fit`: who holds out what, the loop, and the best weights so far."""
 
@@ -195,24 +208,17 @@ class CrossFit:
         return [*networks.named_parameters(), *statistics]
 
     def build_optimizer(self) -> torch.optim.AdamW:
-        decaying = self.ensemble.decaying()
-        ids = {id(parameter) for parameter in decaying}
-        others = [
-            value for value in self.ensemble.networks.parameters() if id(value) not in ids and value.requires_grad
-        ]
+        """AdamW over few long vectors instead of many small tensors, which takes a fraction of the time."""
+        decaying = {id(parameter) for parameter in self.ensemble.decaying()}
+        alike: dict[tuple[bool, torch.dtype], list[nn.Parameter]] = {}
+        for value in self.ensemble.networks.parameters():
+            if value.requires_grad:
+                alike.setdefault((id(value) in decaying, value.dtype), []).append(value)
         groups = [
-            {
-                "params": [value for value in decaying if value.requires_grad],
-                "weight_decay": self.settings.weight_decay,
-            },
-            {"params": others, "weight_decay": 0.0},
+            {"params": [as_one_vector(parameters)], "weight_decay": decays * self.settings.weight_decay}
+            for (decays, _), parameters in alike.items()
         ]
-        return torch.optim.AdamW(
-            [group for group in groups if group["params"]],
-            lr=self.settings.learning_rate,
-            betas=(0.9, 0.98),
-            fused=True,
-        )
+        return torch.optim.AdamW(groups, lr=self.settings.learning_rate, betas=(0.9, 0.98), fused=True)
 
     def train(self) -> None:
         """Train until the steps, the time, or the hope of a better stopping time are exhausted."""
@@ -266,8 +272,7 @@ class CrossFit:
 
     def clip_and_step(self, loss: Tensor, step: int) -> None:
         """One optimizer step; a step whose loss or gradient is not finite is omitted."""
-        parameters = [value for group in self.optimizer.param_groups for value in group["params"]]
-        gradients = [value.grad for value in parameters if value.grad is not None]
+        gradients = [value.grad for group in self.optimizer.param_groups for value in group["params"]]
         norm = float(torch.nn.utils.get_total_norm(gradients))
         if math.isfinite(norm) and math.isfinite(float(loss.detach())):
             limit = GRADIENT_CLIP * self.usual_norm
@@ -280,12 +285,12 @@ class CrossFit:
             self.bad_steps = 0
         else:
             self.bad_steps += 1
-            if self.bad_steps > 20:
+            if self.bad_steps > min(20, self.steps - 1):
                 raise TrainingDivergedError(
                     f"the loss must be finite, got loss={float(loss.detach())} in {self.bad_steps} steps in a row "
                     f"(step {step}); lower the learning_rate, or check the network and the scale of x and y"
                 )
-        self.optimizer.zero_grad(set_to_none=True)
+        torch._foreach_zero_(gradients)
 
     def held_out_sample(self) -> tuple[Tensor, Tensor]:
         """Row numbers (members, rows) and weights of held-out rows, padded with rows of weight 0."""
@@ -343,7 +348,7 @@ class CrossFit:
         """Restore the best weights, fit the members that are not networks, and predict all held-out rows."""
         ensemble, x = self.ensemble, self.rows.x
         for name, value in self.states():
-            value.copy_(self.best[name])
+            value.data, value.grad = self.best[name], None  # no longer views of a vector
         ensemble.eval()
         parts = ensemble.n_parts
         for module in ensemble.fitted:

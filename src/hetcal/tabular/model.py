@@ -238,7 +238,6 @@ class TabularModel(BaseEstimator):
         n_targets: int,
         family: str | Family = "gaussian",
         objective_weight: float = 1.0,
-        standard_errors: float = 1.0,
     ) -> tuple[nn.Module, History]:
         """Train a new estimator on the rows; y is their target in the form that the objective accepts."""
         estimator = self._build(rows.x.shape[1], n_targets, family, rows.seed)
@@ -253,7 +252,6 @@ class TabularModel(BaseEstimator):
                 groups=None if rows.groups is None else torch.from_numpy(rows.groups),
                 copies=torch.from_numpy(rows.copies) if rows.are_repeated else None,
                 objective_weight=objective_weight,
-                standard_errors=standard_errors,
                 seed=rows.seed,
                 device=self.device,
                 progress=self.progress,
