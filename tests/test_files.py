@@ -56,7 +56,7 @@ def test_any_exception_leaves_no_temporary_file(tmp_path):
 
 
 def test_nothing_appears_until_all_is_written(tmp_path):
-    """Within the block the old file is still there; afterwards the new one, with the permissions of any new file."""
+    """Within the block the old file is still there; afterwards the new one."""
     path = tmp_path / "file"
     path.write_bytes(OLD)
     with atomic_open(str(path)) as file:
@@ -65,8 +65,51 @@ def test_nothing_appears_until_all_is_written(tmp_path):
         assert path.read_bytes() == OLD
         file.write(b"b")
     assert path.read_bytes() == b"ab"
+
+
+def test_new_file_has_the_permissions_of_any_new_file(tmp_path):
+    atomic_write(tmp_path / "file", NEW)
     (tmp_path / "other").touch()
-    assert path.stat().st_mode == (tmp_path / "other").stat().st_mode
+    assert (tmp_path / "file").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444, 0o664])
+def test_replaced_file_keeps_its_permissions(tmp_path, mode):
+    """A private file does not become readable for others, not even while it is written."""
+    path = tmp_path / "file"
+    path.write_bytes(OLD)
+    path.chmod(mode)
+    with atomic_open(path) as file:
+        assert {entry.stat().st_mode & 0o777 for entry in tmp_path.iterdir()} == {mode}
+        file.write(NEW)
+    assert path.stat().st_mode & 0o777 == mode
+    assert path.read_bytes() == NEW
+
+
+@pytest.mark.parametrize("existing", [True, False], ids=["old", "none"])
+def test_symbolic_link_stays_one(tmp_path, existing):
+    """The file that it points to, through a second link in another folder, is replaced, or created."""
+    (tmp_path / "folder").mkdir()
+    file, link, second = tmp_path / "folder" / "file", tmp_path / "link", tmp_path / "folder" / "second"
+    second.symlink_to("file")
+    link.symlink_to("folder/second")
+    if existing:
+        file.write_bytes(OLD)
+        file.chmod(0o600)
+    check_may_write(link, force=True)
+    atomic_write(link, NEW)
+    assert link.is_symlink()
+    assert second.is_symlink()
+    assert not file.is_symlink()
+    assert file.read_bytes() == link.read_bytes() == NEW
+    assert (file.stat().st_mode & 0o777 == 0o600) or not existing
+    assert sorted(os.listdir(tmp_path / "folder")) == ["file", "second"]
+
+
+def test_symbolic_link_into_a_missing_folder(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "no" / "file")
+    with pytest.raises(FileNotFoundError, match=r"the folder .*no of file does not exist; create it first"):
+        check_may_write(tmp_path / "link", force=True)
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, GeneratorExit])

@@ -1,6 +1,11 @@
 """Prediction: a distribution per row, on tensors and arrays, for one target and several."""
 
+import re
+
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import torch
 from hypothesis import given
@@ -9,8 +14,10 @@ from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.stats import norm
 
+from hetcal.distributions import TabulatedPrediction
+from hetcal.estimators.atoms import AtomicPrediction
 from hetcal.families import GAUSSIAN, Laplace, StudentT
-from hetcal.prediction import Prediction, join_predictions
+from hetcal.prediction import DistributionMixin, Prediction, column_names, join_predictions
 
 MEAN, STD = np.array([0.0, -3.0, 100.0]), np.array([1.0, 0.5, 20.0])
 EPISTEMIC, ALEATORIC = 0.6 * STD, 0.8 * STD  # squares add up
@@ -204,3 +211,99 @@ def test_parts_of_the_std_go_along(known):
     assert_is(several.target(1), MEAN, 1)
     if known:
         assert_allclose(prediction.epistemic_std**2 + prediction.aleatoric_std**2, prediction.std**2)
+
+
+class Given(DistributionMixin):
+    """A regressor that predicts what it is given."""
+
+    def __init__(self, prediction):
+        self.prediction = prediction
+
+    def predict_dist(self, X):
+        return self.prediction
+
+
+X = np.arange(6).reshape(3, 2)
+ROWS = Prediction(np.array([0.0, 10.0, 20.0]), np.array([1.0, 2.0, 3.0]))
+TARGETS = Prediction(np.stack([ROWS.mean, -ROWS.mean], axis=1), np.ones((3, 2)))
+
+
+def test_one_sided_bounds():
+    """An upper bound of level 0.95 is the upper end of the central interval of level 0.9, not of 0.95."""
+    model = Given(ROWS)
+    assert_allclose(model.predict_bound(X), norm.ppf(0.95, ROWS.mean, ROWS.std))
+    assert_allclose(model.predict_bound(X, 0.95, side="lower"), model.predict_interval(X, 0.9)[:, 0])
+    assert_allclose(model.predict_bound(X, [0.5, 0.8], "lower"), ROWS.quantile([0.5, 0.2]))
+    assert Given(TARGETS).predict_bound(X, [0.5, 0.8]).shape == (3, 2, 2)
+    with pytest.raises(ValueError, match="side must be one of"):
+        model.predict_bound(X, side="both")
+    with pytest.raises(ValueError, match=r"level must be between 0 and 1, got level=95\.0"):
+        model.predict_bound(X, 95)
+
+
+def test_bounds_of_counts_hold_at_least_their_level():
+    """A bound that is an atom has at least its probability on its side, itself included."""
+    counts = AtomicPrediction(
+        ROWS, np.arange(30.0), np.append(-np.inf, np.arange(29) + 0.5), np.append(np.arange(29) + 0.5, np.inf)
+    )
+    for level in (0.5, 0.9, 0.95):
+        upper, lower = (Given(counts).predict_bound(X, level, side) for side in ("upper", "lower"))
+        assert (counts.cdf(upper) >= level).all()
+        assert (1 - counts.cdf_below(lower) >= level).all()
+        assert (counts.cdf_below(upper) < level).all()
+
+
+def test_frame_of_pandas_keeps_the_index():
+    frame = pd.DataFrame(X, columns=["a", "b"], index=pd.Index(["x", "y", "y"], name="id"))
+    got = Given(ROWS).predict_frame(frame, levels=[0.9, 0.5])
+    assert got.columns.tolist() == ["mean", "std", "lower_90", "upper_90", "lower_50", "upper_50"]
+    pd.testing.assert_index_equal(got.index, frame.index)
+    assert_allclose(got[["lower_50", "upper_50"]], ROWS.interval(0.5))
+    assert_allclose(got["mean"], ROWS.mean)
+
+
+def test_frames_of_other_libraries_and_arrays():
+    for frame in (pl.DataFrame({"a": [1, 2, 3]}), pa.table({"a": [1, 2, 3]})):
+        got = Given(ROWS).predict_frame(frame)
+        assert type(got) is type(frame)
+        assert_allclose(np.asarray(got["upper_90"]), ROWS.interval(0.9)[:, 1])
+    got = Given(ROWS).predict_frame(X, levels=0.9)
+    assert isinstance(got, pd.DataFrame)
+    assert got.columns.tolist() == ["mean", "std", "lower_90", "upper_90"]
+
+
+def test_frame_of_several_targets():
+    got = Given(TARGETS).predict_frame(X)
+    assert got.columns.tolist() == [f"{name}_{j}" for j in (0, 1) for name in ("mean", "std", "lower_90", "upper_90")]
+    assert_allclose(got["upper_90_1"], TARGETS.interval(0.9)[:, 1, 1])
+
+
+def test_names_of_levels():
+    """No rounding error of the level is seen in a name."""
+    assert column_names([0.9, 0.29, 0.58])[2::2] == ["lower_90", "lower_29", "lower_58"]
+    assert column_names([], lower=[0.999], upper=[0.07])[2:] == ["lower_bound_99.9", "upper_bound_7"]
+
+
+def cells(html):
+    return [re.findall(r"<t[dh]>(.*?)</t[dh]>", line) for line in re.findall(r"<tr>(.*?)</tr>", html)]
+
+
+def test_notebooks_show_a_table():
+    """The first and last rows, whatever the number; tensors and distributions by quantiles, too."""
+    assert cells(ROWS._repr_html_()) == [
+        ["", "mean", "std", "lower_90", "upper_90"],
+        ["0", "0", "1", "-1.6449", "1.6449"],
+        ["1", "10", "2", "6.7103", "13.29"],
+        ["2", "20", "3", "15.065", "24.935"],
+    ]
+    assert ROWS._repr_html_().endswith("<p>Prediction of 3 rows</p>")
+    tensors = Prediction(torch.tensor([5.0], requires_grad=True), torch.ones(1))
+    assert cells(tensors._repr_html_())[1][:3] == ["0", "5", "1"]
+    long = Prediction(1e5 * np.arange(1000.0), np.ones(1000))
+    assert [line[0] for line in cells(long._repr_html_())] == ["", *"01234", "…", *map(str, range(995, 1000))]
+    assert cells(long._repr_html_())[-1][1] == "99900000"
+    assert [line[0] for line in cells(long.take(slice(10))._repr_html_())] == ["", *map(str, range(10))]
+    table = TabulatedPrediction([0.1, 0.5, 0.9], [[-1.0, 0.0, 3.0]])
+    assert table._repr_html_().endswith("<p>TabulatedPrediction of 1 row</p>")
+    assert cells(Prediction(TARGETS.mean, TARGETS.std)._repr_html_())[0][-1] == "upper_90_1"
+    assert Prediction(0.0, 1.0)._repr_html_() is None

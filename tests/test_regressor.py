@@ -2,6 +2,7 @@
 
 import pickle
 import random
+import warnings
 
 import joblib
 import numpy as np
@@ -27,7 +28,7 @@ from torch import nn
 from hetcal import HCRegressor
 from hetcal.datasets import heavy_tailed, heteroscedastic
 from hetcal.estimators import MCDropout, VarianceHead
-from hetcal.exceptions import DegenerateDataWarning, DropoutInsertedWarning
+from hetcal.exceptions import DegenerateDataWarning, DropoutInsertedWarning, TrainingWarning
 from hetcal.families import FAMILIES, StudentT
 from hetcal.metrics import evaluate
 from hetcal.objectives import gaussian_nll
@@ -523,3 +524,19 @@ def test_where_sigma_comes_from():
     dist = quick(estimator="variance_head").fit(X, Y).predict_dist(X)
     assert dist.epistemic_std is None
     assert dist.aleatoric_std is None
+
+
+def test_model_that_is_no_better_than_the_mean_is_reported():
+    """A warning where enough held-out rows tell so; not for constants, of which another warning tells."""
+    rng = np.random.default_rng(0)
+    x, noise = rng.normal(size=(2, 400))
+    message = "^the predictions of held-out rows are no better than the mean of y; either X carries no information"
+    with pytest.warns(TrainingWarning, match=message):
+        quick(estimator="variance_head", learning_rate=1e-9).fit(x[:, None], noise)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        quick().fit(x[:60, None], x[:60])
+        quick(estimator="variance_head", learning_rate=1e-9).fit(x[:200, None], noise[:200])  # 20 rows cannot tell
+        quick().fit(np.ones((60, 1)), noise[:60])
+        quick().fit(x[:60, None], np.ones(60))
+    assert not [warning for warning in seen if "no better" in str(warning.message)]

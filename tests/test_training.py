@@ -12,7 +12,7 @@ from torch import nn
 
 from hetcal import HCClassifier, HCRegressor
 from hetcal.estimators import MCDropout, QuantileRange, VarianceHead, predict
-from hetcal.exceptions import TrainingDivergedError, TrainingWarning
+from hetcal.exceptions import TrainingDivergedError, TrainingInterrupted, TrainingWarning
 from hetcal.networks import MLP
 from hetcal.objectives import gaussian_nll, nll_loss, scaled_crps, squared_error
 from hetcal.prediction import Prediction
@@ -365,23 +365,45 @@ def test_divergence_is_an_error_with_advice_and_keeps_the_best_weights():
     assert all(torch.isfinite(parameter).all() for parameter in estimator.parameters())
 
 
-def test_interrupt_returns_the_best_so_far():
-    """Ctrl-C ends training with a warning, the history so far and usable weights."""
-    calls = 0
+def interrupting(call):
+    """The likelihood, which presses Ctrl-C when it is called for the given time."""
+    calls = iter(range(1, 1000))
 
     def objective(prediction, y):
-        nonlocal calls
-        calls += 1
-        if calls == 12:
+        if next(calls) == call:
             raise KeyboardInterrupt
         return gaussian_nll(prediction, y)
 
-    estimator = head()
-    with pytest.warns(TrainingWarning, match=r"interrupted after \d+ epoch"):
-        history = train(estimator, objective, X[:100], Y[:100], max_epochs=100)
+    return objective
+
+
+@pytest.mark.parametrize("validation_fraction", [0.1, 0])
+def test_interrupt_keeps_the_best_so_far(validation_fraction):
+    """Ctrl-C is passed on, with the history up to the last finished epoch; the weights are those of its best epoch."""
+    estimator, settings = head(), {"max_epochs": 100, "validation_fraction": validation_fraction}
+    with pytest.raises(
+        TrainingInterrupted, match=r"^training was interrupted; the best weights so far are kept$"
+    ) as end:
+        train(estimator, interrupting(14), X[:100], Y[:100], **settings)
+    history = end.value.history
     assert history.stopped == "interrupted"
-    assert 1 <= len(history) < 100
-    assert torch.isfinite(predict(estimator, X).mean).all()
+    assert {len(curve) for curve in history.train.values()} == {len(history)}
+    # Calls per epoch: one step, and with validation rows their objective and their criterion.
+    assert len(history) == (4 if validation_fraction else 13)
+    if validation_fraction:
+        assert len(history.criterion) == 4
+        rows = history.validation_rows
+        kept = gaussian_nll(predict(estimator, X[rows]), Y[rows]).mean()
+        assert_allclose(float(kept), history.criterion[history.best_epoch], rtol=1e-4)
+    assert not estimator.training
+
+
+@pytest.mark.parametrize("call", [1, 2])
+def test_interrupt_before_the_first_finished_epoch_keeps_nothing(call):
+    """In the first step and in the first validation: nothing was chosen, so nothing claims to be kept."""
+    with pytest.raises(KeyboardInterrupt) as end:
+        train(head(), interrupting(call), X[:100], Y[:100], max_epochs=100)
+    assert not isinstance(end.value, TrainingInterrupted)
 
 
 def test_large_targets_do_not_break_the_first_steps():
@@ -461,3 +483,21 @@ def test_a_batch_without_gradient_does_not_stop_training():
 def test_wrong_types(arguments, message):
     with pytest.raises(TypeError, match=message):
         train(VarianceHead(MLP(1, 2)), *arguments)
+
+
+def test_limit_that_ends_training_too_early():
+    """A limit of the user's own, under which the criterion still falls; the default ones are the planned end."""
+    limit = TrainingSettings(max_steps=5).limit_for(100)
+    assert limit == "max_steps=5"
+    assert TrainingSettings(max_epochs=5).limit_for(100) == "max_epochs=5"
+    assert TrainingSettings(max_steps=9_000, max_epochs=600).limit_for(100) is None
+    assert TrainingSettings(max_steps=8_000).limit_for(10**6) is None
+    with pytest.warns(TrainingWarning, match="^training ended at max_epochs=3 while it was still improving"):
+        train(head(), gaussian_nll, X[:100], 10 * X[:100, 0], max_epochs=3, learning_rate=1e-3)
+
+
+def test_progress_counts_steps():
+    """Up to the planned ones, of which early stopping may need fewer."""
+    seen = []
+    train(head(), gaussian_nll, X[:100], Y[:100], max_epochs=3, batch_size=50, progress=lambda *s: seen.append(s))
+    assert seen == [(2, 6), (4, 6), (6, 6)]

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import secrets
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -15,12 +16,15 @@ def atomic_open(path: str | Path) -> Iterator[BinaryIO]:
     """Open a file for writing; it appears under its name, complete, when the block ends without an exception.
 
     A crash, a kill or a full disk leaves the old file (or none), never half a file. The temporary file is in the same
-    folder, because a move between file systems is a copy and can be interrupted.
+    folder, because a move between file systems is a copy and can be interrupted. The new file has the permissions of
+    the old one; a symbolic link stays one, and the file that it points to is replaced.
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     file = temporary.open("xb")
     try:
+        if path.exists():
+            shutil.copymode(path, temporary)  # before anything is written, which others may not be allowed to read
         yield file
         file.flush()
         os.fsync(file.fileno())
@@ -48,6 +52,8 @@ def check_may_write(path: str | Path, force: bool) -> None:
         OSError: The message states what is wrong and what to do.
     """
     target = Path(path)
+    if target.is_symlink():
+        target = Path(os.path.realpath(target))
     if target.is_dir():
         raise IsADirectoryError(f"{path} is a folder; give the name of a file in it")
     if not target.parent.is_dir():

@@ -24,6 +24,7 @@ from hetcal.prediction import Prediction
 from hetcal.tabular.building import resolve_name
 from hetcal.tabular.columns import is_missing
 from hetcal.tabular.model import TabularModel
+from hetcal.tabular.whole_fits import whole_or_not_at_all
 
 # The estimators whose own loss does not depend on y. The own loss of quantile heads and ensembles measures distances to
 # a number; without it they would be neither quantiles nor ensembles.
@@ -138,7 +139,7 @@ class HCClassifier(ClassifierMixin, TabularModel):
         column_order: str = "by_name",
         random_state: Any = None,
         device: str = "cpu",
-        progress: bool = False,
+        progress: bool | Callable[[int, int], Any] = False,
     ) -> None:
         self.likelihood = likelihood
         super().__init__(
@@ -163,6 +164,7 @@ class HCClassifier(ClassifierMixin, TabularModel):
             progress=progress,
         )
 
+    @whole_or_not_at_all
     def fit(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
     ) -> "HCClassifier":
@@ -174,6 +176,9 @@ class HCClassifier(ClassifierMixin, TabularModel):
             sample_weight: (n,) weights, at least 0; a weight of 2 counts exactly like giving the row twice, and a
                 weight of 0 like omitting it. A class without any weight is not one of `classes_`.
             groups: (n,) labels of rows that belong together; see `HCRegressor.fit`.
+
+        Raises:
+            TrainingInterrupted: As by `HCRegressor.fit`.
         """
         check_class_estimator(self.estimator)
         objective = partial(class_nll, likelihood=resolve_name("likelihood", self.likelihood, LIKELIHOODS))
@@ -188,9 +193,9 @@ class HCClassifier(ClassifierMixin, TabularModel):
                 torch.from_numpy(codes.astype(np.int64)),
                 n_targets=len(classes),
             )
-        # All at once, so that a fit that fails leaves an earlier one intact.
         self.classes_, self.encoder_, self.seed_ = classes, rows.encoder, rows.seed
         self.estimator_, self.history_ = estimator, history
+        history.raise_if_interrupted()
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:

@@ -14,7 +14,7 @@ from scipy.special import ndtr, ndtri
 
 from hetcal._checks import Floats, check_levels, must
 from hetcal.families import GAUSSIAN, Family
-from hetcal.prediction import Prediction, as_floats
+from hetcal.prediction import Prediction, ShownInNotebooks, as_floats
 
 # Quantiles of equal probability that represent the whole distribution where there is no formula.
 NODES = 200
@@ -24,7 +24,7 @@ NODE_ROWS = 4096
 EDGE = 1e-12
 
 
-class ByQuantiles:
+class ByQuantiles(ShownInNotebooks):
     r"""What follows from the quantiles and the distribution function F: mean, standard deviation, intervals and CRPS.
 
     The standardized residual is :math:`z = \Phi^{-1}(F(y))`, so that every metric of coverage holds exactly with the

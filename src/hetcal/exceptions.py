@@ -1,5 +1,7 @@
 """Every warning and error class of hetcal, so that a user can silence or catch exactly one of them."""
 
+from typing import TYPE_CHECKING, Any
+
 
 class HetcalWarning(UserWarning):
     """Base class of every warning of hetcal."""
@@ -41,10 +43,6 @@ class SharedRowsWarning(HetcalWarning):
     """Test rows are copies of training rows, so that the model looks better than it is."""
 
 
-class TrainingWarning(HetcalWarning):
-    """Training ended early because it was interrupted, or because its time was over."""
-
-
 class UnseenLabelsWarning(HetcalWarning):
     """Rows contain labels that did not occur in training; they are treated as unknown."""
 
@@ -53,5 +51,38 @@ class TrainingDivergedError(ValueError):
     """The loss stayed non-finite although the learning rate was reduced repeatedly."""
 
 
+class TrainingInterrupted(KeyboardInterrupt):
+    """Ctrl-C ended training, and what was fitted has the weights of its best epoch so far.
+
+    It is a KeyboardInterrupt, so that it also ends everything around the fit, such as a cross-validation. An interrupt
+    before the first epoch is finished is a plain KeyboardInterrupt: then nothing is fitted.
+
+    Attributes:
+        history: The `History` of the training that was interrupted.
+    """
+
+    def __init__(self, history: Any) -> None:
+        super().__init__("training was interrupted; the best weights so far are kept")
+        self.history = history
+
+
 class ModelFileError(ValueError):
     """The file is not a hetcal model file, or it is damaged, or it was tampered with."""
+
+
+if TYPE_CHECKING:
+
+    class TrainingWarning(HetcalWarning):
+        """What `__getattr__` makes."""
+
+
+def __getattr__(name: str) -> Any:
+    """Make `TrainingWarning` on first use: it is a `ConvergenceWarning` of scikit-learn, which metrics do not need."""
+    if name != "TrainingWarning":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sklearn.exceptions import ConvergenceWarning
+
+    text = "Training ended too early, or what was trained is no better than the mean of y."
+    content = {"__module__": __name__, "__doc__": text}
+    globals()[name] = made = type(name, (HetcalWarning, ConvergenceWarning), content)
+    return made

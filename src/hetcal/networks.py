@@ -4,13 +4,14 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import RLock
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from hetcal._checks import check_number
+from hetcal._checks import check_number, must
 
 WEIGHT_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 # Layers that drop whole channels: their mask has one entry per channel, not one per element.
@@ -20,6 +21,14 @@ DROPOUT_LAYERS = (nn.Dropout, *CHANNEL_DROPOUT)
 SQUASH_LIMIT = 3.0
 # Torch's global generator belongs to all threads, so that only one at a time may draw the weights of a network from it.
 GLOBAL_GENERATOR_IN_USE = RLock()
+
+
+def check_device(device: Any) -> None:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, TypeError):
+        rule = "be one that torch finds on this machine"
+        raise must("device", rule, device, "'cpu' always works") from None
 
 
 class MLP(nn.Sequential):

@@ -11,12 +11,47 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from hetcal._checks import Floats, check_levels
+from hetcal._checks import Floats, check_choice, check_levels
 from hetcal.families import GAUSSIAN, Family
+
+# Rows at the start and at the end that a notebook shows of a prediction.
+SHOWN_ROWS = 5
+
+
+class ShownInNotebooks:
+    """The first and last rows of a prediction as a table, which a notebook shows for it."""
+
+    def _repr_html_(self: Any) -> str | None:
+        if np.ndim(self.mean) == 0:
+            return None  # then a notebook shows the text
+        n = len(self.mean)
+        rows = [*range(n)] if n <= 2 * SHOWN_ROWS else [*range(SHOWN_ROWS), *range(n - SHOWN_ROWS, n)]
+        columns = predicted_columns(self.take(rows).numpy())
+        lines = [html_line("th", ["", *columns])]
+        for row, values in zip(rows, zip(*columns.values(), strict=True), strict=True):
+            if row == n - SHOWN_ROWS and n > 2 * SHOWN_ROWS:
+                lines.append(html_line("td", ["…"] * (1 + len(columns))))
+            lines.append(html_line("td", [str(row), *map(shown_number, values)]))
+        return f"<table>{''.join(lines)}</table><p>{type(self).__name__} of {n:,} row{'s' * (n != 1)}</p>"
+
+
+def html_line(tag: str, cells: Iterable[str]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>"
+
+
+def shown_number(value: float) -> str:
+    """Five digits; a power of ten only for numbers that would be long without it.
+
+    >>> shown_number(25812.34), shown_number(-0.0123456), shown_number(1e300)
+    ('25812', '-0.012346', '1e+300')
+    """
+    if not 1e-4 <= abs(value) < 1e9:
+        return f"{value:.5g}"
+    return np.format_float_positional(value, 5, unique=False, fractional=False, trim="-")
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(ShownInNotebooks):
     """A distribution for each row: y = mean + std * z with z from the family, Gaussian by default.
 
     Args:
@@ -128,6 +163,43 @@ def join_predictions(parts: Sequence[Prediction], concatenate: Callable[[list[An
     return from_columns(joined, parts[0].family)
 
 
+def column_names(
+    levels: Iterable[float], q: Iterable[float] = (), lower: Iterable[float] = (), upper: Iterable[float] = ()
+) -> list[str]:
+    """The names of `predicted_columns` for one target.
+
+    >>> column_names([0.9, 0.975], q=[0.5], upper=[0.29])
+    ['mean', 'std', 'lower_90', 'upper_90', 'lower_97.5', 'upper_97.5', 'quantile_0.5', 'upper_bound_29']
+    """
+    ends = [f"{end}_{100 * level:.10g}" for level in levels for end in ("lower", "upper")]
+    bounds = [f"lower_bound_{100 * level:.10g}" for level in lower]
+    bounds += [f"upper_bound_{100 * level:.10g}" for level in upper]
+    return ["mean", "std", *ends, *(f"quantile_{p:.10g}" for p in q), *bounds]
+
+
+def predicted_columns(
+    prediction: Any,
+    levels: Sequence[float] = (0.9,),
+    q: Sequence[float] = (),
+    lower: Sequence[float] = (),
+    upper: Sequence[float] = (),
+) -> dict[str, Floats]:
+    """Columns of a table: mean, std, the ends of intervals, quantiles and one-sided bounds, in this order.
+
+    With k targets, each has its columns, and their names end in the number of the target: mean_0, ..., mean_1, ...
+    """
+    if np.ndim(prediction.mean) == 2:
+        parts = {
+            j: predicted_columns(prediction.target(j), levels, q, lower, upper) for j in range(prediction.mean.shape[1])
+        }
+        return {f"{name}_{j}": values for j, part in parts.items() for name, values in part.items()}
+    columns = [prediction.mean, prediction.std]
+    for level in levels:
+        columns += list(prediction.interval(level).T)
+    columns += [prediction.quantile(p) for p in (*q, *(1 - level for level in lower), *upper)]
+    return dict(zip(column_names(levels, q, lower, upper), columns, strict=True))
+
+
 class DistributionMixin:
     """The predictions of a regressor that has `predict_dist`: mean, standard deviation, intervals and quantiles."""
 
@@ -147,3 +219,32 @@ class DistributionMixin:
         """Quantiles, (n,) for one probability, (n, L) for a list of L probabilities; (n, k, ...) for k targets."""
         check_levels("q", q)
         return np.asarray(self.predict_dist(X).quantile(q))
+
+    def predict_bound(self, X: Any, level: ArrayLike = 0.95, side: str = "upper") -> Floats:
+        """One-sided bounds: with probability `level`, y is at most the upper bound, or at least the lower one.
+
+        Returns:
+            (n,) for one level, (n, L) for a list of L levels; (n, k, ...) for k targets.
+        """
+        levels = check_levels("level", level)
+        is_upper = check_choice("side", side, ("upper", "lower")) == "upper"
+        return self.predict_quantiles(X, levels if is_upper else 1 - levels)
+
+    def predict_frame(self, X: Any, levels: ArrayLike = 0.9) -> Any:
+        """The predictions as a frame of the same library as X (pandas for an array), with the index of X.
+
+        Its columns are `mean`, `std`, and for each level the ends of the interval, such as `lower_90` and `upper_90`.
+        With k targets, names end in the number of the target: `mean_0`.
+        """
+        import narwhals.stable.v2 as nw  # only here, because metrics and plots need no frames
+
+        chosen = np.atleast_1d(check_levels("levels", levels)).tolist()
+        columns = predicted_columns(self.predict_dist(X), chosen)
+        if not nw.dependencies.is_into_dataframe(X):
+            return nw.from_dict(columns, backend="pandas").to_native()
+        given = nw.from_native(X, eager_only=True)
+        frame: Any = nw.from_dict(columns, backend=given.implementation).to_native()
+        index = nw.maybe_get_index(given)
+        if index is not None:
+            frame.index = index
+        return frame

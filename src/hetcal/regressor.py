@@ -1,7 +1,7 @@
 """The scikit-learn regressor: from a table and its target to predictions in the units of y."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -20,18 +20,27 @@ from hetcal.estimators.cross_ensemble import Calibration, CrossEnsemble
 from hetcal.exceptions import CalibrationRowsWarning, DegenerateDataWarning
 from hetcal.families import Family, StudentT, check_family
 from hetcal.metrics.calibration_map import Recalibration
-from hetcal.metrics.history import History
+from hetcal.metrics.history import History, warn_of_training
 from hetcal.objectives import OBJECTIVES, Objective, gaussian_nll, squared_error
 from hetcal.prediction import DistributionMixin, Prediction
 from hetcal.recalibration import RECALIBRATORS
 from hetcal.tabular.building import check_estimator_options, resolve_name
 from hetcal.tabular.model import TabularModel, TrainingRows
-from hetcal.tabular.targets import TargetScale, check_regression_target, fit_target_atoms, warn_of_constants
+from hetcal.tabular.targets import (
+    TargetScale,
+    check_regression_target,
+    fit_target_atoms,
+    is_no_better_than_constant,
+    warn_of_constants,
+)
+from hetcal.tabular.whole_fits import whole_or_not_at_all
 from hetcal.training import MIN_ROWS_FOR_VALIDATION
 from hetcal.transforms import TRANSFORMS
 
 # Of a conformal interval of level 0.9: level / (1 - level).
 FEWEST_CALIBRATION_ROWS = 9
+# Held-out rows that tell whether a model is better than a constant. Fewer cannot; more only take longer.
+LEAST_JUDGING, MOST_JUDGING = 30, 2000
 
 
 class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
@@ -80,7 +89,8 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
             on one machine with one number of threads. Global generators are not used, unless a user's network draws
             from them itself (`torch.nn.functional.dropout`); use `nn.Dropout` there instead.
         device: "cpu" or "cuda".
-        progress: Show a progress bar during training.
+        progress: Show a progress bar during training; or a function that is called with the number of training steps
+            that are done and of those planned.
 
     Attributes:
         estimator_: The trained torch module.
@@ -134,7 +144,7 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         column_order: str = "by_name",
         random_state: Any = None,
         device: str = "cpu",
-        progress: bool = False,
+        progress: bool | Callable[[int, int], Any] = False,
     ) -> None:
         self.objective = objective
         self.family = family
@@ -167,6 +177,7 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         tags.target_tags.multi_output = True
         return tags
 
+    @whole_or_not_at_all
     def fit(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, groups: ArrayLike | None = None
     ) -> "HCRegressor":
@@ -180,6 +191,11 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
             groups: (n,) labels of rows that belong together (a patient, a day). Whole groups are then held out for
                 validation. Give them if you will predict for new groups; otherwise training stops too late, and the
                 intervals for new groups are too narrow.
+
+        Raises:
+            TrainingInterrupted: After Ctrl-C in training; the model is fitted, with its best weights so far. It is a
+                KeyboardInterrupt, so that a cross-validation ends, too. A fit that fails for any other reason, or is
+                interrupted earlier or later, leaves the model as it was.
         """
         objective = resolve_name("objective", self._objective_name, OBJECTIVES)
         if self._is_cross:
@@ -191,12 +207,18 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         first_name, *others = self._transforms(rows.target)
         candidates = [self._fit_candidate(first_name, objective, rows)]
         held_out = () if rows.are_repeated or self._is_cross else candidates[0].history.validation_rows
-        candidates += [self._fit_candidate(name, objective, rows, held_out) for name in others]
-        best = simplest_near_best(candidates, rows) if others else candidates[0]
+        for name in others:
+            if candidates[-1].history.stopped != "interrupted":
+                candidates.append(self._fit_candidate(name, objective, rows, held_out))
+        best = simplest_near_best(candidates, rows) if len(candidates) > 1 else candidates[0]
+        if best.is_useless(rows):
+            warn_of_training(
+                "the predictions of held-out rows are no better than the mean of y; "
+                "either X carries no information about y, or training ended too early"
+            )
         atoms = None
         if isinstance(best.estimator, CrossEnsemble) and best.calibration is not None and rows.n_targets == 1:
             atoms = fit_target_atoms(best.estimator, best.calibration, best.scale, rows.target, rows.counts)
-        # All at once, so that a fit that fails leaves an earlier one intact.
         self.encoder_, self.seed_, self.n_targets_ = rows.encoder, rows.seed, rows.n_targets
         self.target_transform_, self.transform_, self.target_scaler_ = (
             best.scale.name,
@@ -208,6 +230,7 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         if best.scale.transform is None and self.n_targets_ == 1:
             for curves in (self.history_.train, self.history_.validation):
                 curves["rmse"] = [value * float(self.target_scaler_.scale) for value in curves["rmse"]]
+        candidates[-1].history.raise_if_interrupted()
         return self
 
     def recalibrate(self, X: Any, y: ArrayLike, method: str = "conformal") -> Self:
@@ -276,7 +299,7 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
             warnings.warn(
                 "target_transform='auto' has no validation rows to choose by; the target is not transformed",
                 DegenerateDataWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
             return [None]
         # A transform by quantiles that has seen the rows that judge it would win by that; held-out parts do not help.
@@ -300,13 +323,25 @@ class Candidate:
 
         For a `CrossEnsemble` it is the CRPS of held-out predictions, otherwise the negative log likelihood.
         """
-        y = rows.target[judging]
-        if self.calibration is None:
-            x = rows.x[judging].to(next(self.estimator.parameters()).device)
-            losses = -np.asarray(self.scale.in_units_of_y(predict(self.estimator, x).numpy()).log_prob(y))
-        else:
-            losses = np.asarray(self.scale.in_units_of_y(self.calibration.calibrated(self.estimator)).crps(y))
+        y, prediction = rows.target[judging], self.scale.in_units_of_y(self.held_out(rows, judging))
+        losses = np.asarray(-prediction.log_prob(y) if self.calibration is None else prediction.crps(y))
         return losses.reshape(len(y), -1).mean(1)
+
+    def held_out(self, rows: TrainingRows, judging: Sequence[int]) -> Prediction:
+        """The predictions of rows that were held out, in the scale of training."""
+        if self.calibration is not None:
+            return self.calibration.calibrated(self.estimator).take(judging)
+        return predict(self.estimator, rows.x[judging].to(next(self.estimator.parameters()).device)).numpy()
+
+    def is_useless(self, rows: TrainingRows) -> bool:
+        """Whether a constant would do, as far as enough held-out rows can tell; a table of constants says so itself."""
+        judging = self.history.validation_rows
+        if len(judging) < LEAST_JUDGING or not rows.encoder.is_informative or np.ptp(rows.target) == 0:
+            return False
+        if len(judging) > MOST_JUDGING:
+            judging = np.random.default_rng(rows.seed).choice(judging, MOST_JUDGING, replace=False).tolist()
+        y = self.scale.standardize(rows.target[judging]).astype(np.float64)
+        return is_no_better_than_constant(self.held_out(rows, judging), y, rows.weights[judging])
 
 
 def simplest_near_best(candidates: Sequence[Candidate], rows: TrainingRows) -> Candidate:

@@ -7,7 +7,7 @@ Everything else serves these two lines: settings, batches, early stopping, histo
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 from time import monotonic
 from typing import Any
@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from tqdm.auto import tqdm
 
 from hetcal._checks import check_choice, check_number, must
 from hetcal.estimators.base import BLOCK_ROWS, freeze_, parameter_groups
 from hetcal.estimators.checkpoints import BestEpoch
 from hetcal.exceptions import TrainingDivergedError
-from hetcal.metrics.history import EpochRecord, History
+from hetcal.metrics.history import EpochRecord, History, ProgressBar
+from hetcal.networks import check_device
 from hetcal.objectives import CRITERIA, Objective, check_loss, mean_over_targets
 from hetcal.prediction import Prediction
 from hetcal.splitting import check_two_groups, hold_out
@@ -42,14 +42,6 @@ GroupNumbers = NDArray[np.int64] | None
 def bounded(default: float | None, low: float, high: float = math.inf, **rule: bool) -> Any:
     """A setting with its default and the bounds that `check_number` applies to it."""
     return field(default=default, metadata={"low": low, "high": high, **rule})
-
-
-def check_device(device: Any) -> None:
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError, TypeError):
-        rule = "be one that torch finds on this machine"
-        raise must("device", rule, device, "'cpu' always works") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +68,7 @@ class TrainingSettings:
         gradient_clip: Gradients are clipped to this multiple of their usual norm, which grows as sigma falls.
         seed: Seed of the validation split, of the order of the rows and of the input noise.
         device: Where to train, "cpu" or "cuda"; the estimator is moved there.
-        progress: Show a progress bar.
+        progress: Show a progress bar; or a function that is called with the steps that are done and those planned.
     """
 
     objective_weight: float = bounded(1.0, low=0)
@@ -92,7 +84,7 @@ class TrainingSettings:
     gradient_clip: float = bounded(3.0, low=1)
     seed: int = bounded(0, low=0, integer=True)
     device: str | torch.device = "cpu"
-    progress: bool = False
+    progress: bool | Callable[[int, int], Any] = False
 
     def __post_init__(self) -> None:
         for setting in fields(self):
@@ -105,6 +97,13 @@ class TrainingSettings:
 
     def planned_steps(self, n_train: int) -> int:
         return min(self.max_steps, self.max_epochs * math.ceil(n_train / self.batch_size))
+
+    def limit_for(self, n_train: int) -> str | None:
+        """The setting that allows fewer steps than its default would, or None."""
+        planned, usual = self.planned_steps(n_train), TrainingSettings(batch_size=self.batch_size)
+        if planned >= usual.planned_steps(n_train):
+            return None
+        return f"max_steps={planned}" if planned == self.max_steps else f"max_epochs={self.max_epochs}"
 
     def input_noise_for(self, n: int) -> float:
         return min(MAX_INPUT_NOISE, self.input_noise / n**0.5)
@@ -135,7 +134,8 @@ def train(
         **settings: Those of `TrainingSettings`, such as `max_epochs=20`.
 
     Returns:
-        The `History`. Ctrl-C and `max_seconds` end training with the best weights so far and a `TrainingWarning`.
+        The `History`. `max_seconds` ends training with the best weights so far and a `TrainingWarning`; Ctrl-C ends it
+        with these weights and `TrainingInterrupted`, a KeyboardInterrupt.
 
     Raises:
         TrainingDivergedError: If the loss stays non-finite; the best weights so far are restored first.
@@ -159,10 +159,12 @@ def train(
         try:
             run.train_epochs()
         except KeyboardInterrupt:
-            run.history.stopped = "interrupted"
+            if not run.history.end_interrupted(is_validated=len(run.validation) > 0):
+                raise
         finally:
             run.finish()
-    run.history.warn_of_early_end(f"{len(run.history)} epoch(s)")
+    run.history.raise_if_interrupted()
+    run.history.warn_of_early_end(f"{len(run.history)} epoch(s)", chosen.limit_for(len(run.training)))
     return run.history
 
 
@@ -226,8 +228,8 @@ class TrainingRun:
         copies: Tensor | None = None,
     ) -> None:
         if any(parameter.is_inference() for parameter in estimator.parameters()):
-            advice = "build it outside of torch.inference_mode"
-            raise must("estimator", "have parameters that can be trained", "inference tensors", advice)
+            rule, advice = "have parameters that can be trained", "build it outside of torch.inference_mode"
+            raise must("estimator", rule, "inference tensors", advice)
         estimator.to(settings.device).train()
         self.estimator, self.objective, self.settings = estimator, objective, settings
         self.criterion = CRITERIA.get(objective, objective)
@@ -247,22 +249,22 @@ class TrainingRun:
 
     def train_epochs(self) -> None:
         """Train until patience, steps or epochs are exhausted."""
-        settings, history = self.settings, self.history
-        numbers, start = range(settings.max_epochs), monotonic()
-        with tqdm(numbers, desc="training", unit="epoch", disable=not settings.progress, leave=False) as bar:
-            for epoch in bar:
+        settings, history, start = self.settings, self.history, monotonic()
+        with ProgressBar(settings.progress, settings.planned_steps(len(self.training))) as bar:
+            for epoch in range(settings.max_epochs):
                 self.train_epoch(epoch)
                 if len(self.validation):
                     self.validate(epoch)
                     bar.set_postfix(validation=f"{history.criterion[-1]:.3f}", best=f"{min(history.criterion):.3f}")
-                if len(self.validation) and self.step.steps - self.best_step >= settings.patience:
-                    history.stopped = "patience"
-                    return
-                if self.step.steps >= settings.max_steps:
-                    history.stopped = "max_steps"
-                    return
-                if settings.max_seconds is not None and monotonic() - start > settings.max_seconds:
-                    history.stopped = "max_seconds"
+                bar.update(self.step.steps - bar.done)
+                seconds, patience = monotonic() - start, self.step.steps - self.best_step
+                ends = {
+                    "patience": len(self.validation) > 0 and patience >= settings.patience,
+                    "max_steps": self.step.steps >= settings.max_steps,
+                    "max_seconds": settings.max_seconds is not None and seconds > settings.max_seconds,
+                }
+                if any(ends.values()):
+                    history.stopped = next(reason for reason, holds in ends.items() if holds)
                     return
 
     def train_epoch(self, epoch: int) -> None:
@@ -321,8 +323,7 @@ class TrainingRun:
 def check_mean(prediction: Prediction, y: Tensor) -> None:
     if y.is_floating_point() and prediction.mean.shape != y.shape:  # labels of classes are integers
         rule, found = f"have the shape of y, {tuple(y.shape)}", f"shape {tuple(prediction.mean.shape)}"
-        advice = "for k targets give y as (n, k) and the estimator n_targets=k"
-        raise must("the estimator's mean", rule, found, advice)
+        raise must("the estimator's mean", rule, found, "for k targets give y as (n, k) and the estimator n_targets=k")
 
 
 def split_tensors(
@@ -331,9 +332,8 @@ def split_tensors(
     """Split into training and validation rows, at random or by groups; few rows are all used for training."""
     n_validation = math.ceil(validation_fraction * len(rows)) if len(rows) >= MIN_ROWS_FOR_VALIDATION else 0
     order = torch.randperm(len(rows), generator=generator).numpy()
-    parts = hold_out(order, n_validation, groups)
-    training, validation = (rows.take(torch.from_numpy(part).to(rows.y.device)) for part in parts)
-    return training, validation
+    first, second = (torch.from_numpy(part).to(rows.y.device) for part in hold_out(order, n_validation, groups))
+    return rows.take(first), rows.take(second)
 
 
 def batches(
@@ -343,9 +343,10 @@ def batches(
     order = torch.randperm(len(rows), generator=generator).to(rows.y.device)
     for index in order.tensor_split(math.ceil(len(rows) / batch_size)):
         batch = rows.take(index)
-        if noise_std:
-            noise = torch.randn(batch.x.shape, generator=generator, dtype=torch.float32).to(batch.x)
-            batch.x.add_(noise, alpha=noise_std)  # x is a copy, because rows are selected by index
+        if noise_std:  # x is a copy, because rows are selected by index
+            batch.x.add_(
+                torch.randn(batch.x.shape, generator=generator, dtype=torch.float32).to(batch.x), alpha=noise_std
+            )
         yield batch
 
 
@@ -385,8 +386,7 @@ class Step:
         for group in self.optimizer.param_groups:
             group["lr"] /= 2
         if self.bad_steps > MAX_BAD_STEPS:
-            value = float(loss.detach())
-            cause, value = ("gradient", norm) if math.isfinite(value) else ("loss", value)
+            cause, value = ("gradient", norm) if math.isfinite(float(loss.detach())) else ("loss", float(loss.detach()))
             raise TrainingDivergedError(
                 f"the {cause} must be finite, got {cause}={value} in {self.bad_steps} steps in a row "
                 f"(step {self.steps}, epoch {epoch}); lower the learning_rate, raise the estimator's std_floor, or "

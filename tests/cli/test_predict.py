@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import hetcal
 from hetcal.cli import predict
 from hetcal.cli.options import PredictOptions
-from hetcal.cli.predict import level_name, predict_file
+from hetcal.cli.predict import predict_file
 from hetcal.cli.tables import read_chunks
 from hetcal.exceptions import OutsideRangeWarning, UnseenLabelsWarning
 
@@ -43,7 +43,7 @@ def test_columns_are_those_of_the_model(files):
     """Read in chunks of 7 rows; exactly what the model predicts for the whole table."""
     model, X, folder = files
     out = folder / "p.csv"
-    result = run(folder, level=["0.9", "0.5"], quantiles="0.05", keep=["id"])
+    result = run(folder, level=["0.9", "0.5"], quantiles="0.05", upper=["0.95", "0.8"], lower=["0.95"], keep=["id"])
     assert result == {"command": "predict", "out": str(out), "rows": 90, "unseen_labels": {}, "outside_range": {}}
     frame = pd.read_csv(out)
     prediction = model.predict_dist(X)
@@ -53,6 +53,9 @@ def test_columns_are_those_of_the_model(files):
     assert_array_equal(frame[["lower_90", "upper_90"]], prediction.interval(0.9))
     assert_array_equal(frame[["lower_50", "upper_50"]], prediction.interval(0.5))
     assert_allclose(frame["quantile_0.05"], frame["lower_90"])
+    assert_allclose(frame["upper_bound_95"], frame["upper_90"])
+    assert_allclose(frame["lower_bound_95"], frame["lower_90"])
+    assert_array_equal(frame["upper_bound_80"], prediction.quantile(0.8))
 
 
 def test_a_kept_column_may_not_have_the_name_of_a_prediction(files):
@@ -62,15 +65,14 @@ def test_a_kept_column_may_not_have_the_name_of_a_prediction(files):
         run(folder, "-", keep=["mean"])
 
 
-def test_names_of_levels():
-    """No rounding error of the level is seen in a name."""
-    assert [level_name(level) for level in (0.9, 0.29, 0.58, 0.999, 0.07)] == ["90", "29", "58", "99.9", "7"]
-
-
 def test_levels_and_quantiles_must_differ(files):
     _, _, folder = files
-    with pytest.raises(ValueError, match=r"level and quantiles must differ .*\['lower_90', 'upper_90'\]"):
+    with pytest.raises(ValueError, match=r"levels, quantiles and bounds must differ .*\['lower_90', 'upper_90'\]"):
         run(folder, "-", level=["0.9", "0.9"])
+    with pytest.raises(ValueError, match=r"must differ .*\['upper_bound_95'\]"):
+        run(folder, "-", upper=["0.95", "0.95"])
+    with pytest.raises(ValueError, match=r"upper must be .*between 0 and 1"):
+        run(folder, "-", upper=["95"])
 
 
 @pytest.mark.usefixtures("small_chunks")

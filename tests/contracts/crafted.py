@@ -161,6 +161,7 @@ FIRST, MIDDLE, BEFORE, LAST = (f"network.{name}" for name in ("0.bias", "0.weigh
 TENSORS: dict[str, Craft] = {
     "NaN": filled(float("nan")),
     "infinity": filled(float("inf")),
+    "3e38": filled(3e38),
     "none": lambda parts: Parts(parts.manifest, {}, b"").file(),
     "none, but data": entries(lambda tensors: {}),
     "one missing": entries(lambda tensors: {key: tensors[key] for key in (FIRST, MIDDLE, BEFORE)}),

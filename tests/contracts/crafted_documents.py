@@ -27,6 +27,7 @@ CHANGES: list[tuple[str, Any]] = [
     *(("settings/dropout", value) for value in (0.0, 1.0, -0.1, float("inf"))),
     *(("settings/estimator_options", {"members": value}) for value in (10**9, 3)),
     *(("settings/estimator_options", {"prediction_samples": value}) for value in (10**12, 0, 1, "100", 1e12)),
+    *(("settings/estimator_options", {"std_floor": value}) for value in (1e308, 1e7, 0.0, -1.0)),
     *(("settings/estimator_options", {name: 10**12}) for name in ("samples", "rate", "n_levels")),
     *(
         ("settings/estimator_options", {name: 1})

@@ -236,7 +236,7 @@ def test_wrong_number_of_outputs(name):
         ({"n_targets": 0}, "n_targets must be at least 1, got n_targets=0"),
         ({"n_targets": 1.5}, "n_targets must be a whole number, got n_targets=1.5"),
         ({"seed": -1}, "seed must be at least 0, got seed=-1"),
-        ({"std_floor": 0}, "std_floor must be greater than 0, got std_floor=0"),
+        ({"std_floor": 0}, r"std_floor must be greater than 0 and at most 1e\+06, got std_floor=0"),
     ],
 )
 def test_wrong_settings(name, options, message):

@@ -33,3 +33,21 @@ def test_without_any_epoch_the_weights_stay():
     before = network.weight.item()
     BestEpoch(network).restore()
     assert network.weight.item() == before
+
+
+def test_interrupt_during_the_copy_keeps_the_best_so_far(monkeypatch):
+    """Ctrl-C while the weights of a better epoch are copied."""
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    network = nn.Linear(1, 1)
+    kept = BestEpoch(network)
+    nn.init.constant_(network.weight, 7)
+    kept.consider(0, 3.0)
+    nn.init.constant_(network.weight, 8)
+    monkeypatch.setattr(network, "state_dict", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        kept.consider(1, 1.0)
+    kept.restore()
+    assert (kept.epoch, network.weight.item()) == (0, 7)

@@ -180,7 +180,7 @@ def test_one_pass_in_training_has_the_floor_as_sigma(kind):
             {"prediction_samples": 1},
             "prediction_samples must be at least 2 and at most 10000, got prediction_samples=1",
         ),
-        ({"std_floor": -1}, "std_floor must be greater than 0, got std_floor=-1"),
+        ({"std_floor": -1}, r"std_floor must be greater than 0 and at most 1e\+06, got std_floor=-1"),
     ],
 )
 def test_wrong_settings(kind, settings, message):

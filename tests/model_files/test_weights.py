@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from tests.model_files.samples import fit_small
 
@@ -24,4 +25,14 @@ def test_members_that_no_rows_lead_to(tmp_path, name, value):
     with pytest.raises(
         ValueError, match="values of 'forest_members.*' that" if "forest_members" in name else f"values of '{name}'"
     ):
+        model.save(tmp_path / "model")
+
+
+def test_finite_weights_with_infinite_predictions(tmp_path):
+    """Each weight is one that a file may hold; their products are not."""
+    model = fit_small(estimator="variance_head", depth=3)
+    with torch.no_grad():
+        for value in model.estimator_.parameters():
+            value.fill_(1e17)
+    with pytest.raises(ValueError, match="weights whose predictions are not finite"):
         model.save(tmp_path / "model")

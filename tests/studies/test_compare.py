@@ -367,7 +367,7 @@ def test_ctrl_c_ends_the_comparison(fake, monkeypatch):
             progress=lambda *step: done.append(step),
         )
     assert Impatient.calls == 20
-    assert done == []
+    assert all(fits < 1 for fits, *_ in done)
 
 
 def test_warnings_are_issued_once():
@@ -475,3 +475,20 @@ def test_choose_method(fake):
         ValueError, match=r"^y must have at least 4 values to choose a method, got y='3 values'; name a"
     ):
         choose_method(X[:3], y[:3])
+
+
+class Reporting(Fake):
+    """Reports that a quarter of its training is done, and all of it."""
+
+    def fit(self, X, y, groups=None):
+        for steps in (5, 20):
+            self.settings["progress"](steps, 20)
+        return super().fit(X, y, groups)
+
+
+def test_progress_within_a_fit(fake, monkeypatch):
+    """The time left is known from the first seconds on."""
+    monkeypatch.setattr(comparison, "make", Reporting)
+    steps = []
+    compare(NUMBERS, np.arange(40.0), methods=["hnn"], folds=2, progress=lambda *step: steps.append(step[:2]))
+    assert steps == [(0.25, 2), (1, 2), (1.25, 2), (2, 2)]

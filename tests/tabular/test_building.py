@@ -5,8 +5,15 @@ import torch
 from torch import nn
 
 from hetcal.estimators import ESTIMATORS, AbstractEstimator, MCDropout, VarianceHead
+from hetcal.families import GAUSSIAN, Laplace, StudentT
 from hetcal.networks import MLP
-from hetcal.tabular.building import build_network, check_estimator_options, resolve_estimator, resolve_name
+from hetcal.tabular.building import (
+    build_network,
+    check_estimator_options,
+    family_of_members,
+    resolve_estimator,
+    resolve_name,
+)
 
 SIZE = {"width": 8, "depth": 1, "dropout": 0.2}
 
@@ -64,3 +71,14 @@ def test_networks_are_drawn_from_the_seed(given):
     assert torch.equal(weights(one), weights(other))
     assert not torch.equal(weights(one), weights(build_network(given, 3, 2, seed=6, **SIZE)))
     assert one(torch.zeros(4, 3)).shape == (4, 2)
+
+
+def test_family_of_the_members():
+    """Named or given; degrees of freedom to learn are refused, because the shape is learned from held-out rows."""
+    assert family_of_members("gaussian") == GAUSSIAN
+    assert family_of_members("laplace") == Laplace()
+    assert family_of_members(StudentT(4)) == StudentT(4)
+    with pytest.raises(
+        ValueError, match=r"^family must have no parameter to learn for 'cross_ensemble', got family='st"
+    ):
+        family_of_members("student_t")

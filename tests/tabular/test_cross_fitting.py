@@ -9,7 +9,6 @@ from torch import nn
 from hetcal.estimators.cross_ensemble import CrossEnsemble
 from hetcal.estimators.stacked import MemberNetworks
 from hetcal.exceptions import TrainingDivergedError, TrainingWarning
-from hetcal.families import GAUSSIAN, Laplace, StudentT
 from hetcal.networks import MemberMLPs
 from hetcal.objectives import crps_loss
 from hetcal.prediction import Prediction
@@ -20,7 +19,6 @@ from hetcal.tabular.cross_fitting import (
     FitRows,
     cross_fit,
     draw_parts,
-    family_of_members,
     number_of_parts,
 )
 
@@ -441,22 +439,36 @@ def test_interruption_keeps_the_best_weights(looks, never_hopeless):
     rows = table()
     ensemble = ensemble_for(rows)
     objective = Trouble({41}, interrupt)
-    with pytest.warns(TrainingWarning, match=r"interrupted after 40 of \d+ steps; the best weights so far are kept"):
-        history, held = cross_fit(ensemble, objective, rows, CrossFitSettings(max_steps=60, learning_rate=0.3))
+    history, held = cross_fit(ensemble, objective, rows, CrossFitSettings(max_steps=60, learning_rate=0.3))
     assert history.stopped == "interrupted"
     assert_best_look_kept(ensemble, looks)
     assert np.isfinite(held.mean).all()
     assert not ensemble.training
 
 
-def test_interruption_before_the_first_look_keeps_the_initial_weights():
+def test_interruption_before_the_first_look_keeps_nothing():
     rows = table()
+    with pytest.raises(KeyboardInterrupt):
+        cross_fit(ensemble_for(rows), Trouble({3}, interrupt), rows, CrossFitSettings(max_steps=60))
+
+
+def test_interruption_while_weights_are_kept(looks, never_hopeless, monkeypatch):
+    """Ctrl-C between two tensors of the second look that improves: all weights are those of the first."""
+    rows, calls, states = table(), iter(range(1000)), CrossFit.states
     ensemble = ensemble_for(rows)
-    before = weights_of(ensemble)
-    with pytest.warns(TrainingWarning, match=r"interrupted after 0 of \d+ steps"):
-        history, _ = cross_fit(ensemble, Trouble({1}, interrupt), rows, CrossFitSettings(max_steps=60))
-    assert history.stopped == "interrupted"
-    assert all(torch.equal(value, before[name]) for name, value in weights_of(ensemble).items())
+
+    def break_off(run):
+        if next(calls) != 2:  # at the start; the first look; the second one
+            yield from states(run)
+        else:
+            yield states(run)[0]
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(CrossFit, "states", break_off)
+    history, _ = cross_fit(ensemble, crps_loss, rows, CrossFitSettings(max_steps=60))
+    assert (history.best_epoch, history.stopped) == (0, "interrupted")
+    for name, value in ensemble.networks.named_parameters():
+        assert torch.equal(value, looks[0][1][name]), name
 
 
 def test_a_step_that_is_not_finite_is_omitted(never_hopeless):
@@ -488,12 +500,12 @@ def test_gradients_are_clipped_to_their_usual_norm():
     assert_allclose(changes[1], changes[0], rtol=0.2)
 
 
-def test_family_of_the_members():
-    """Named or given; degrees of freedom to learn are refused, because the shape is learned from held-out rows."""
-    assert family_of_members("gaussian") == GAUSSIAN
-    assert family_of_members("laplace") == Laplace()
-    assert family_of_members(StudentT(4)) == StudentT(4)
-    with pytest.raises(
-        ValueError, match=r"^family must have no parameter to learn for 'cross_ensemble', got family='st"
-    ):
-        family_of_members("student_t")
+def test_limit_that_ends_training_too_early():
+    """A limit of the user's own, under which the criterion still falls; the planned steps are the planned end."""
+    assert CrossFitSettings().limit_for(100) is None
+    assert CrossFitSettings(max_steps=10**6).limit_for(100) is None
+    assert CrossFitSettings(max_steps=50).limit_for(100) == "max_steps=50"
+    assert CrossFitSettings(max_epochs=2).limit_for(100) == "max_epochs=2"
+    rows = table()
+    with pytest.warns(TrainingWarning, match="^training ended at max_steps=4 while it was still improving"):
+        cross_fit(ensemble_for(rows), crps_loss, rows, CrossFitSettings(max_steps=4))

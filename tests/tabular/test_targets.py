@@ -18,6 +18,7 @@ from hetcal.tabular.targets import (
     check_regression_target,
     ends_of,
     fit_target_atoms,
+    is_no_better_than_constant,
     warn_of_constants,
 )
 
@@ -197,3 +198,36 @@ def test_a_regressor_of_a_continuous_target_has_no_atoms():
     X = rng.normal(size=(80, 2))
     model = HCRegressor(width=8, depth=1, max_steps=5, random_state=0).fit(X, X[:, 0] + rng.normal(size=80))
     assert model.atoms_ is None
+
+
+def constant(y):
+    """The prediction of every row by the others: their mean and standard deviation."""
+    return Prediction(np.array([np.delete(y, i).mean() for i in range(len(y))]), np.full(len(y), y.std()))
+
+
+def test_predictions_no_better_than_a_constant():
+    """A constant is no better than itself; a mean or a noise that depends on X is. Weights count like rows."""
+    rng = np.random.default_rng(0)
+    noise, x = rng.normal(size=200), rng.uniform(0.1, 3, 200)
+    weights = np.ones(200)
+    assert is_no_better_than_constant(constant(noise), noise, weights)
+    assert is_no_better_than_constant(Prediction(rng.normal(size=200), np.ones(200)), noise, weights)
+    signal = 0.3 * x + noise
+    assert not is_no_better_than_constant(Prediction(0.3 * x, np.ones(200)), signal, weights)
+    spread = x * noise  # its mean is 0 for every x
+    center = np.full(200, spread.mean() + 0.2)
+    assert not is_no_better_than_constant(Prediction(center, x), spread, weights)
+    assert is_no_better_than_constant(Prediction(center, np.full(200, spread.std())), spread, weights)
+    wrong = np.where(np.arange(200) < 100, 0.3 * x, -2.0)
+    assert is_no_better_than_constant(Prediction(wrong, np.ones(200)), signal, weights)
+    half = np.where(np.arange(200) < 100, 1.0, 0.0)
+    assert not is_no_better_than_constant(Prediction(wrong, np.ones(200)), signal, half)
+
+
+def test_one_target_of_several_that_is_predicted_is_enough():
+    rng = np.random.default_rng(0)
+    x, noise = rng.normal(size=(2, 100))
+    y = np.stack([x, noise], axis=1)
+    std = np.full(y.shape, 0.5)
+    assert not is_no_better_than_constant(Prediction(np.stack([x, -noise], axis=1), std), y, np.ones(100))
+    assert is_no_better_than_constant(Prediction(-y, std), y, np.ones(100))

@@ -5,7 +5,7 @@ from typing import Any
 from hetcal.cli.columns import check_dropped, check_features, split_columns
 from hetcal.cli.judging import write_report
 from hetcal.cli.options import CompareOptions
-from hetcal.cli.progress import is_watched, steps
+from hetcal.cli.progress import announce, fits_bar, is_watched
 from hetcal.cli.reproduce import command_line, shown_name
 from hetcal.cli.settings import check_estimator_settings, parse_settings
 from hetcal.cli.tables import read_file
@@ -22,7 +22,8 @@ def compare_file(options: CompareOptions) -> dict[str, Any]:
     check_dropped(options.target, options.group, options.drop)
     data = read_file(options.table, options.csv_format, texts=options.text, drop=options.drop)
     observations = check_features(split_columns(data, options.target, options.group))
-    with steps(is_watched(options.quiet), "fit") as show:
+    announce(options.quiet, f"comparing {len(names)} methods in {options.folds} folds")
+    with fits_bar(is_watched(options.quiet)) as show:
         comparison = compare(
             observations.X,
             observations.y,

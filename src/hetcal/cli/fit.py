@@ -3,6 +3,7 @@
 The steps, in order: read the table, hold out rows, inspect them, choose a method, train, evaluate, save.
 """
 
+import warnings
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -12,14 +13,15 @@ from hetcal.cli.columns import Observations, check_dropped, fingerprint_of
 from hetcal.cli.inspecting import inspect_split
 from hetcal.cli.judging import judge_model, write_report
 from hetcal.cli.options import RECALIBRATIONS, FitOptions
-from hetcal.cli.progress import is_watched, steps
+from hetcal.cli.progress import announce, fits_bar, is_watched
 from hetcal.cli.reproduce import command_line, shown_name
 from hetcal.cli.settings import check_estimator_settings, parse_settings
 from hetcal.cli.show import describe_choices
 from hetcal.cli.splits import check_split, hold_out_calibration, read_split
-from hetcal.methods import make
+from hetcal.exceptions import TrainingInterrupted, TrainingWarning
+from hetcal.methods import METHODS, make
 from hetcal.regressor import HCRegressor
-from hetcal.studies.compare import AUTO, INFORMATIVE, choose_method
+from hetcal.studies.compare import AUTO, INFORMATIVE, Progress, choose_method
 
 Comparison = dict[str, Any]
 
@@ -33,12 +35,14 @@ def fit_file(options: FitOptions) -> dict[str, Any]:
     fingerprint = fingerprint_of([split.rows])
     train, calibration = hold_out_calibration(options, train)
     inspection = inspect_split(options, split, settings).as_dict()
-    method, comparison = find_method(options, settings, train)
-    model = train_model(options, method, settings, train)
+    with fits_bar(is_watched(options.quiet)) as show:
+        method, comparison = find_method(options, settings, train, show)
+        model = train_model(options, method, settings, train, comparison, show)
     if options.recalibrate is not None and calibration is not None:
         model.recalibrate(calibration.X, calibration.y, options.recalibrate)
     content = None
     if test is not None:
+        announce(options.quiet, f"evaluating on {len(test)} rows")
         content = judge_model(
             test,
             model,
@@ -76,26 +80,49 @@ def check_fit_options(options: FitOptions) -> dict[str, Any]:
     return settings
 
 
-def find_method(options: FitOptions, settings: dict[str, Any], train: Observations) -> tuple[str, Comparison | None]:
+def find_method(
+    options: FitOptions, settings: dict[str, Any], train: Observations, show: Progress
+) -> tuple[str, Comparison | None]:
     """Return the requested method; with "auto", the best one by cross-validation, and the comparison."""
     if options.method != "auto":
         return options.method, None
-    with steps(is_watched(options.quiet), "fit") as show:
-        return choose_method(
-            train.X,
-            train.y,
-            seed=options.seed,
-            groups=train.groups,
-            settings=settings,
-            recalibrate=options.recalibrate,
-            jobs=options.jobs,
-            progress=show,
-        )
+    announce(options.quiet, f"comparing {len(AUTO)} methods by cross-validation")
+    return choose_method(
+        train.X,
+        train.y,
+        seed=options.seed,
+        groups=train.groups,
+        settings=settings,
+        recalibrate=options.recalibrate,
+        jobs=options.jobs,
+        progress=lambda done, total, label: show(done, total + 1, label),  # the training of the model comes last
+    )
 
 
-def train_model(options: FitOptions, method: str, settings: dict[str, Any], train: Observations) -> HCRegressor:
-    model: HCRegressor = make(method, random_state=options.seed, progress=is_watched(options.quiet), **settings)
-    return model.fit(train.X, train.y, groups=train.groups if train.n_groups > 1 else None)
+def train_model(
+    options: FitOptions,
+    method: str,
+    settings: dict[str, Any],
+    train: Observations,
+    comparison: Comparison | None,
+    show: Progress,
+) -> HCRegressor:
+    """Train the model; on a terminal, Ctrl-C keeps the best weights so far."""
+    before = 0 if comparison is None else comparison["folds"] * len(comparison["methods"])
+    title = METHODS[method].title
+    announce(options.quiet, f"training {title} on {len(train)} rows")
+
+    def progress(done: int, planned: int) -> None:
+        show(before + done / planned, before + 1, f"{title} on {len(train)} rows (Ctrl-C keeps the best)")
+
+    model: HCRegressor = make(method, random_state=options.seed, progress=progress, **settings)
+    try:
+        model.fit(train.X, train.y, groups=train.groups if train.n_groups > 1 else None)
+    except TrainingInterrupted as end:
+        if not is_watched(options.quiet):  # nobody is at the keyboard: whatever runs this command wants to stop
+            raise
+        warnings.warn(str(end), TrainingWarning, stacklevel=2)
+    return model
 
 
 def summarize_fit(

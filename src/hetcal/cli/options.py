@@ -162,6 +162,12 @@ class PredictOptions(CsvOptions, AnswerOptions):
     level: Annotated[list[str], typer.Option(help="Coverage of an interval, such as 0.9; may be repeated.")] = field(
         default_factory=lambda: ["0.9"]
     )
+    upper: Annotated[
+        list[str], typer.Option(help="Probability that y is at most a one-sided bound, such as 0.95; may be repeated.")
+    ] = field(default_factory=list)
+    lower: Annotated[
+        list[str], typer.Option(help="Probability that y is at least a one-sided bound, such as 0.95; may be repeated.")
+    ] = field(default_factory=list)
     quantiles: Annotated[str | None, typer.Option(help="Further quantiles: 0.05,0.5,0.95")] = None
     keep: Annotated[
         list[str], typer.Option(metavar="COLUMN", help="Input column to copy, such as an id; may be repeated.")

@@ -2,35 +2,35 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from hetcal._checks import check_levels, must
 from hetcal.cli.arguments import split_words
 from hetcal.cli.judging import warn_of_unusual_rows
 from hetcal.cli.models import read_regressor
 from hetcal.cli.options import PredictOptions
-from hetcal.cli.progress import is_watched, steps
+from hetcal.cli.progress import is_watched, rows_bar
 from hetcal.cli.tables import open_writer, read_chunks
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
+from hetcal.prediction import column_names, predicted_columns
 
 
 def predict_file(options: PredictOptions) -> dict[str, Any]:
-    """Write mean, std, interval ends and quantiles for every row of a table, chunk by chunk."""
+    """Write mean, std, interval ends, quantiles and bounds for every row of a table, chunk by chunk."""
     import pandas as pd
 
-    levels = parse_fractions("level", ",".join(options.level))
-    quantiles = parse_fractions("quantiles", options.quantiles)
-    check_distinct_names(predicted_names(levels, quantiles), options.keep)
+    wanted = {
+        "levels": parse_fractions("level", ",".join(options.level)),
+        "q": parse_fractions("quantiles", options.quantiles),
+        "lower": parse_fractions("lower", ",".join(options.lower)),
+        "upper": parse_fractions("upper", ",".join(options.upper)),
+    }
+    check_distinct_names(column_names(**wanted), options.keep)
     regressor, _ = read_regressor(options.model)
     rows, unseen, outside = 0, Counter[str](), Counter[str]()
     # The command has checked that an existing file may be replaced.
-    with open_writer(options.out, force=True) as writer, steps(is_watched(options.quiet), "rows") as show:
+    with open_writer(options.out, force=True) as writer, rows_bar(is_watched(options.quiet)) as show:
         for chunk in read_chunks(options.table, regressor.encoder_.kinds, options.csv_format, keep=options.keep):
-            predicted = predicted_columns(regressor.predict_dist(chunk.table), levels, quantiles)
+            predicted = pd.DataFrame(predicted_columns(regressor.predict_dist(chunk.table), **wanted))
             writer.write(pd.concat([chunk.kept, predicted], axis=1) if options.keep else predicted)
             rows += len(predicted)
             unseen.update(regressor.count_unseen(chunk.table))
@@ -60,31 +60,7 @@ def check_distinct_names(names: Sequence[str], keep: Sequence[str]) -> None:
     """Check that all written columns have different names."""
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
-        raise must("level and quantiles", "differ from each other", twice, "give each once")
+        raise must("levels, quantiles and bounds", "differ from each other", twice, "give each once")
     clash = sorted(set(keep) & set(names))
     if clash:
         raise must("keep", "not name a column of the predictions", clash, "rename it in the input")
-
-
-def predicted_names(levels: Sequence[float], quantiles: Sequence[float]) -> list[str]:
-    ends = [f"{end}_{level_name(level)}" for level in levels for end in ("lower", "upper")]
-    return ["mean", "std", *ends, *(f"quantile_{q:.10g}" for q in quantiles)]
-
-
-def predicted_columns(prediction: Any, levels: Sequence[float], quantiles: Sequence[float]) -> "DataFrame":
-    """The columns mean, std, lower_90, upper_90, ..., quantile_0.05, ..."""
-    import pandas as pd
-
-    columns = [prediction.mean, prediction.std]
-    for level in levels:
-        columns += list(prediction.interval(level).T)
-    columns += [prediction.quantile(q) for q in quantiles]
-    return pd.DataFrame(np.column_stack(columns), columns=predicted_names(levels, quantiles))
-
-
-def level_name(level: float) -> str:
-    """
-    >>> level_name(0.9), level_name(0.975), level_name(0.29)
-    ('90', '97.5', '29')
-    """
-    return f"{100 * level:.10g}"

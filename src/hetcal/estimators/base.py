@@ -138,6 +138,11 @@ def drops_channels(layer: Any) -> bool:
     return isinstance(layer, CHANNEL_DROPOUT) or getattr(layer, "channels", False)
 
 
+def check_std_floor(std_floor: Any) -> float:
+    """A floor of sigma in units of the standardized target, where a million is far too much already."""
+    return float(check_number("std_floor", std_floor, 0, 1e6, open_low=True))
+
+
 def check_outputs(outputs: Tensor, n: int, n_outputs: int, n_targets: int = 1) -> Tensor:
     """Return the network's outputs as (n, n_outputs) or (n, n_targets, n_outputs); raise if their number is wrong."""
     columns = n_outputs * n_targets

@@ -18,8 +18,8 @@ class BestEpoch:
         """Copy the weights if the score is the lowest so far, and return whether it is."""
         is_best = self.weights is None or score < self.score
         if is_best:
-            self.epoch, self.score = epoch, score
-            self.weights = copy.deepcopy(self.estimator.state_dict())
+            weights = copy.deepcopy(self.estimator.state_dict())
+            self.epoch, self.score, self.weights = epoch, score, weights  # all at once, whenever Ctrl-C comes
         return is_best
 
     def restore(self) -> None:

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from hetcal._checks import check_number
-from hetcal.estimators.base import MOST_NETWORKS, AbstractEstimator, check_outputs, drops_channels
+from hetcal.estimators.base import MOST_NETWORKS, AbstractEstimator, check_outputs, check_std_floor, drops_channels
 from hetcal.estimators.passes import moments
 from hetcal.estimators.stacked import MemberDropout, StackedNetworks
 from hetcal.families import Family
@@ -52,7 +52,7 @@ class AbstractEnsemble(AbstractEstimator):
     ) -> None:
         self.members = check_number("members", members, self.least_members, MOST_NETWORKS, integer=True)
         self.bootstrap = bool(bootstrap)
-        self.std_floor = check_number("std_floor", std_floor, 0, open_low=True)
+        self.std_floor = check_std_floor(std_floor)
         super().__init__(network, n_targets=n_targets, seed=seed)
         self.networks = StackedNetworks(self.network, self.members, self.seed)
         del self.network

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hetcal._checks import check_number
-from hetcal.estimators.base import MOST_NETWORKS, ROW_MULTIPLE, AbstractEstimator, check_outputs
+from hetcal.estimators.base import MOST_NETWORKS, ROW_MULTIPLE, AbstractEstimator, check_outputs, check_std_floor
 from hetcal.prediction import Prediction
 
 # Rows of all passes together that are evaluated at once in prediction; it bounds the memory of a block.
@@ -78,7 +78,7 @@ class SampledPasses(AbstractEstimator):
         is_one = check_number("samples", samples, 1, integer=True) == 1
         self.samples = samples if is_one else check_number("samples", samples, 4, MOST_NETWORKS, integer=True)
         self.prediction_samples = check_number("prediction_samples", prediction_samples, 2, MOST_NETWORKS, integer=True)
-        self.std_floor = check_number("std_floor", std_floor, 0, open_low=True)
+        self.std_floor = check_std_floor(std_floor)
         super().__init__(network, n_targets=n_targets, seed=seed)
 
     def number_layers(self) -> None:

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from torch import Tensor, nn
 
-from hetcal._checks import check_choice, check_levels, check_number, must
-from hetcal.estimators.base import AbstractEstimator
+from hetcal._checks import check_choice, check_levels, must
+from hetcal.estimators.base import AbstractEstimator, check_std_floor
 from hetcal.prediction import Prediction
 
 READINGS = ("normal", "half_range")
@@ -57,7 +57,7 @@ class QuantileRange(AbstractEstimator):
         super().__init__(network, n_targets=n_targets, seed=seed)
         self.lower_quantile, self.upper_quantile = check_quantile_pair(quantiles)
         self.reading = check_choice("reading", reading, READINGS)
-        self.std_floor = check_number("std_floor", std_floor, 0, open_low=True)
+        self.std_floor = check_std_floor(std_floor)
         half_normal_range = float(ndtri(self.upper_quantile) - ndtri(self.lower_quantile)) / 2
         self.divisor = half_normal_range if reading == "normal" else 1.0
 

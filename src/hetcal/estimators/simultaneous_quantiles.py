@@ -16,7 +16,7 @@ from scipy.special import ndtr, ndtri
 from torch import Tensor, nn
 
 from hetcal._checks import check_levels, check_number
-from hetcal.estimators.base import AbstractEstimator, in_evaluation_mode
+from hetcal.estimators.base import AbstractEstimator, check_std_floor, in_evaluation_mode
 from hetcal.estimators.quantile_range import check_quantile_pair
 from hetcal.prediction import Prediction
 
@@ -77,7 +77,7 @@ class SimultaneousQuantiles(AbstractEstimator):
         self.pair = check_quantile_pair(quantiles)
         self.pair_wings = wings(torch.tensor(self.pair, dtype=torch.float32))  # (2, 4)
         self.n_levels = check_number("n_levels", n_levels, 1, integer=True)
-        self.std_floor = check_number("std_floor", std_floor, 0, open_low=True)
+        self.std_floor = check_std_floor(std_floor)
 
     def forward(self, x: Tensor) -> QuantileFunctionPrediction:
         outputs = self.outputs(x)  # (n, 5)

@@ -3,8 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from hetcal._checks import check_number
-from hetcal.estimators.base import AbstractEstimator
+from hetcal.estimators.base import AbstractEstimator, check_std_floor
 from hetcal.prediction import Prediction
 
 
@@ -24,7 +23,7 @@ class VarianceHead(AbstractEstimator):
 
     def __init__(self, network: nn.Module, *, std_floor: float = 1e-6, n_targets: int = 1, seed: int = 0) -> None:
         super().__init__(network, n_targets=n_targets, seed=seed)
-        self.std_floor = check_number("std_floor", std_floor, 0, open_low=True)
+        self.std_floor = check_std_floor(std_floor)
 
     def forward(self, x: Tensor) -> Prediction:
         mean, raw = self.outputs(x).unbind(-1)  # (n,), (n,)

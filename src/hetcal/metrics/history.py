@@ -1,19 +1,22 @@
-"""The metrics of a training run by epoch: what `train` returns, model files keep and `plot_history` draws."""
+"""The course of a training run: its metrics by epoch, which model files keep and plots draw, and its progress bar."""
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from tqdm.auto import tqdm
 
 from hetcal._checks import Floats
-from hetcal.exceptions import TrainingWarning
+from hetcal.exceptions import TrainingInterrupted
 from hetcal.metrics.regression import ce
 from hetcal.prediction import Prediction, as_floats
 
+# Share of the whole improvement that the last quarter brings if training was not finished.
+STILL_IMPROVING = 0.05
 CURVES = ("objective", "own_loss", "rmse", "ce")
-EARLY_ENDS = {"interrupted": "training was interrupted", "max_seconds": "training reached max_seconds"}
 
 
 @dataclass
@@ -40,11 +43,74 @@ class History:
     def __len__(self) -> int:
         return len(self.train["objective"])
 
-    def warn_of_early_end(self, done: str) -> None:
-        """Warn if training was interrupted or ran out of time; `done` says how far it came."""
-        if self.stopped in EARLY_ENDS:
-            message = f"{EARLY_ENDS[self.stopped]} after {done}; the best weights so far are kept"
-            warnings.warn(message, TrainingWarning, stacklevel=3)
+    def warn_of_early_end(self, done: str, limit: str | None) -> None:
+        """Warn if training ran out of time, or of steps while it still improved.
+
+        Args:
+            done: How far it came.
+            limit: The setting that allowed fewer steps than usual, such as "max_steps=50"; None if there is none.
+        """
+        if self.stopped == "max_seconds":
+            warn_of_training(f"training reached max_seconds after {done}; the best weights so far are kept")
+        elif self.stopped in ("max_steps", "max_epochs") and limit is not None and self.is_improving:
+            warn_of_training(f"training ended at {limit} while it was still improving; raise or omit this limit")
+
+    @property
+    def is_improving(self) -> bool:
+        """Whether the last quarter of the epochs has brought more than a twentieth of what all have brought."""
+        if len(self.criterion) < 2:
+            return bool(self.criterion)  # nothing is known; but one epoch is not the end
+        lowest = np.minimum.accumulate(self.criterion)
+        last = math.ceil(len(lowest) / 4)
+        with np.errstate(invalid="ignore"):  # an infinite criterion
+            return bool(lowest[-1 - last] - lowest[-1] > STILL_IMPROVING * (lowest[0] - lowest[-1]))
+
+    def end_interrupted(self, is_validated: bool = True) -> bool:
+        """End at the last finished epoch, wherever Ctrl-C hit; return whether there is one."""
+        curves = [*self.train.values(), *self.validation.values()]
+        # The criterion is the last value of an epoch. Without validation rows there is none.
+        finished = len(self.criterion) if is_validated else min((len(curve) for curve in curves if curve), default=0)
+        for curve in curves:
+            del curve[finished:]
+        self.best_epoch, self.stopped = min(self.best_epoch, finished - 1), "interrupted"
+        return finished > 0
+
+    def raise_if_interrupted(self) -> None:
+        """Raise `TrainingInterrupted` once everything that can be kept is in place."""
+        if self.stopped == "interrupted":
+            raise TrainingInterrupted(self)
+
+
+def warn_of_training(message: str) -> None:
+    """Issue a `TrainingWarning`; the class is imported here because it needs scikit-learn."""
+    from hetcal.exceptions import TrainingWarning
+
+    warnings.warn(message, TrainingWarning, stacklevel=4)
+
+
+class ProgressBar:
+    """How far training has come, drawn as a bar, or reported to a function `(steps done, steps planned)`."""
+
+    def __init__(self, progress: bool | Callable[[int, int], Any], planned: int) -> None:
+        self.planned, self.done = planned, 0
+        self.report = progress if callable(progress) else None
+        is_hidden = not progress or self.report is not None
+        self.bar = tqdm(total=planned, desc="training", unit="step", leave=False, disable=is_hidden)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.close()
+
+    def update(self, steps: int = 1) -> None:
+        self.done += steps
+        self.bar.update(steps)
+        if self.report is not None:
+            self.report(self.done, self.planned)
+
+    def set_postfix(self, **figures: str) -> None:
+        self.bar.set_postfix(figures)
 
 
 class EpochRecord:

@@ -294,7 +294,7 @@ class HistoryDocument(Document):
     train: CurvesDocument
     validation: CurvesDocument
     criterion: Curve
-    best_epoch: Annotated[int, Field(ge=-1, le=2**53)]  # -1: interrupted during the first epoch
+    best_epoch: Annotated[int, Field(ge=0, le=2**53)]
     stopped: Literal["patience", "max_steps", "max_epochs", "max_seconds", "interrupted"]
 
 

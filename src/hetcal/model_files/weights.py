@@ -8,7 +8,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 
-from hetcal._checks import must
+from hetcal._checks import Floats, must
 from hetcal.estimators import predict
 from hetcal.estimators.base import freeze_
 from hetcal.estimators.cross_ensemble import CrossEnsemble
@@ -18,6 +18,8 @@ from hetcal.model_files.archive import Contents, TensorInfo
 from hetcal.model_files.state import restore_layout
 from hetcal.networks import SQUASH_LIMIT, global_seed
 
+# No training leads here, because inputs and targets are scaled; the square is still finite.
+LARGEST_WEIGHT = 1e18
 STORED_TYPES = {
     torch.float64: "F64",
     torch.float32: "F32",
@@ -59,8 +61,8 @@ def restore_estimator(model: Any, contents: Contents) -> nn.Module:
     put_weights(estimator, contents.tensors, contents.weights)
     if isinstance(estimator, CrossEnsemble):
         check_calibration(estimator)
-    estimator.eval()
-    freeze_(estimator)
+    freeze_(estimator.eval())
+    check_finite_answers(estimator, document.n_inputs)
     return estimator
 
 
@@ -80,7 +82,7 @@ def check_calibration(estimator: CrossEnsemble) -> None:
     for name, value in estimator.state_dict().items():
         if not name.startswith("networks."):  # where a user's network may have infinite buffers
             is_right.setdefault(name, torch.ones(()))
-            is_right[name] = is_right[name].all() & torch.isfinite(value).all()
+            is_right[name] = is_right[name].all() & (value.abs() <= LARGEST_WEIGHT).all()
     for name, condition in is_right.items():
         if not condition.all():
             raise ValueError(f"values of {name!r} that no held-out rows lead to")
@@ -116,26 +118,35 @@ def check_same_answers(fitted: nn.Module, rebuilt: nn.Module, n_inputs: int) -> 
 
     A network may keep part of what it learned outside its state_dict, and settings may have changed after fit.
     """
-    generator = torch.Generator().manual_seed(0)
-    x = SQUASH_LIMIT * (
-        2 * torch.rand(64, n_inputs, generator=generator, dtype=torch.float32) - 1
-    )  # nearly the whole range of inputs
-    x[0] = 0
-    x = x.to(next((parameter.device for parameter in fitted.parameters()), x.device))
-    answers = []
-    for estimator in (fitted, rebuilt.to(x.device)):
-        with global_seed(0):  # a user's network may draw from torch's own generator
-            prediction = predict(estimator, x).numpy()
-        answers.append(np.stack([prediction.mean, prediction.std]))
-    if not np.array_equal(answers[0], answers[1]):  # NaN does not equal itself
+    device = next((parameter.device for parameter in fitted.parameters()), "cpu")
+    if not np.array_equal(answers(fitted, n_inputs, device), answers(rebuilt.to(device), n_inputs, device)):
         raise ValueError("another prediction from the model as it would be loaded")
 
 
+def check_finite_answers(estimator: nn.Module, n_inputs: int) -> None:
+    """Refuse a model whose weights, each of them finite, lead to predictions that are not."""
+    if not np.isfinite(answers(estimator, n_inputs, "cpu")).all():
+        raise ValueError("weights whose predictions are not finite")
+
+
+def answers(estimator: nn.Module, n_inputs: int, device: str | torch.device) -> Floats:
+    """Mean and std of rows from nearly the whole range of inputs."""
+    generator = torch.Generator().manual_seed(0)
+    x = SQUASH_LIMIT * (2 * torch.rand(64, n_inputs, generator=generator, dtype=torch.float32) - 1)
+    x[0] = 0
+    with global_seed(0):  # a user's network may draw from torch's own generator
+        prediction = predict(estimator, x.to(device)).numpy()
+    return np.stack([prediction.mean, prediction.std])
+
+
 def check_finite(estimator: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """Refuse NaN anywhere, and infinity except in buffers, where the mask of an attention layer may have it."""
+    """Refuse NaN anywhere, and huge weights except in buffers, where the mask of an attention layer may have them."""
     parameters = {name for name, _ in estimator.named_parameters(remove_duplicate=False)}
     for name, value in tensors.items():
         if value.is_floating_point():
-            wrong = ~torch.isfinite(value) if name in parameters else torch.isnan(value)
+            wrong = ~(value.abs() <= LARGEST_WEIGHT) if name in parameters else torch.isnan(value)
             if wrong.any():
-                raise ValueError(f"weights must be finite, got {value[wrong][0].item()} in {name!r}; train again")
+                found = f"{value[wrong][0].item():.6g} in {name!r}"
+                raise ValueError(
+                    f"weights must be from -{LARGEST_WEIGHT:g} to {LARGEST_WEIGHT:g}, got {found}; train again"
+                )

@@ -17,7 +17,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from hetcal._checks import check_choice, check_number, check_vector, must, underscored
-from hetcal.exceptions import TrainingWarning
 from hetcal.methods import DEFAULT, METHODS, PAPER, make
 from hetcal.metrics import CURVE_LEVELS, ce_noise_floor
 from hetcal.metrics.evidence import Evidence
@@ -41,7 +40,7 @@ from hetcal.studies.statistics import COMPARED, estimate
 from hetcal.tabular.rows import check_groups
 
 FoldMethod = tuple[int, str]  # number of the fold, name of the method
-Progress = Callable[[int, int, str], Any]
+Progress = Callable[[float, int, str], Any]
 
 # All methods except those whose sigma does not depend on X.
 INFORMATIVE = tuple(name for name in METHODS if name not in ("constant_sigma", "random_sigma"))
@@ -144,7 +143,8 @@ def compare(
         max_rows: Largest number of rows to use, drawn with the seed: whole groups, if at least `folds` of them fit.
         jobs: Number of processes in parallel, with one thread each; 1 uses this process.
         target, group_name: Names of y and of the groups in the result.
-        progress: Called as `progress(done, total, label)` after each fit.
+        progress: Called as `progress(done, total, label)` after each fit, and with one job also during the fits, where
+            a part of a fit counts as a fraction.
 
     Returns:
         JSON values: `target`, `rows`, `folds`, `seed`, `groups`, `recalibration` (None, or its `method` and the number
@@ -188,6 +188,7 @@ class CrossValidation:
     settings: dict[str, Any]
     seed: int
     recalibrate: str | None = None
+    report: Callable[[int, int], Any] | None = None  # how far a fit in this process has come
 
 
 def plan(
@@ -251,20 +252,29 @@ def run_fits(
 ) -> dict[FoldMethod, FoldFit | str]:
     """Run every fit; return each, or the reason why it failed, in the order of `todo`."""
     fits: dict[FoldMethod, FoldFit | str] = {}
-    for outcome in run_here(task, todo) if jobs == 1 else run_jobs(partial(fit_fold, task), todo, jobs):
-        fold, name = outcome.job
+    for outcome in run_here(task, todo, progress) if jobs == 1 else run_jobs(partial(fit_fold, task), todo, jobs):
         # The last line of a traceback is the message.
         fits[outcome.job] = outcome.result if outcome.error is None else outcome.error.splitlines()[-1]
         if progress is not None:
-            progress(len(fits), len(todo), f"{method_title(name)}, fold {fold + 1} of {len(task.splits)}")
+            progress(len(fits), len(todo), fit_label(task, outcome.job))
     return {fit: fits[fit] for fit in todo}
 
 
-def run_here(task: CrossValidation, todo: list[FoldMethod]) -> Iterator[Outcome[FoldMethod]]:
+def fit_label(task: CrossValidation, fit: FoldMethod) -> str:
+    fold, name = fit
+    return f"{method_title(name)}, fold {fold + 1} of {len(task.splits)}"
+
+
+def run_here(task: CrossValidation, todo: list[FoldMethod], progress: Progress | None) -> Iterator[Outcome[FoldMethod]]:
     """Run one fit after the other in this process, so that a caller's script needs no main guard."""
     import_module("torch._dynamo")  # slow, and deferred by the optimizer; not part of the seconds of the first fit
-    for fit in todo:
-        yield Outcome(fit, fit_fold(task, fit))
+
+    def within(number: int, done: int, planned: int) -> None:
+        if progress is not None and done < planned:
+            progress(number + done / planned, len(todo), fit_label(task, todo[number]))
+
+    for number, fit in enumerate(todo):
+        yield Outcome(fit, fit_fold(replace(task, report=partial(within, number)), fit))
 
 
 def fit_fold(task: CrossValidation, fit: FoldMethod) -> FoldFit | str:
@@ -274,12 +284,8 @@ def fit_fold(task: CrossValidation, fit: FoldMethod) -> FoldFit | str:
     try:
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
-            # An interrupted training ends with a warning; a comparison must not continue with the next fit.
-            warnings.filterwarnings("error", "training was interrupted", TrainingWarning)
             measured = measure_fold(task, fit)
         return FoldFit(measured, [(warning.category, str(warning.message)) for warning in seen])
-    except TrainingWarning as warning:
-        raise KeyboardInterrupt from warning
     except Exception as error:
         return (str(error).strip() or type(error).__name__).splitlines()[0]
     finally:
@@ -294,7 +300,7 @@ def measure_fold(task: CrossValidation, fit: FoldMethod) -> Measured:
     if method in PEERS:
         model: Any = PEERS[method](random_state=task.seed)
     else:
-        model = make(method, **task.settings, random_state=task.seed)
+        model = make(method, **task.settings, random_state=task.seed, progress=task.report or False)
     test = task.data.take(task.splits[fold][1])
     measured = measure(lambda: fit_model(model, train, task.recalibrate, calibration), test)
     if not math.isfinite(measured.metrics["crps"]):

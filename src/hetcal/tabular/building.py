@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -13,6 +14,7 @@ from hetcal._checks import check_choice, must
 from hetcal.estimators import ESTIMATORS, AbstractEstimator
 from hetcal.estimators.cross_ensemble import CrossEnsemble, MemberGroup
 from hetcal.estimators.stacked import MemberNetworks
+from hetcal.families import FAMILIES, Family, StudentT, check_family
 from hetcal.networks import MLP, MemberMLPs, global_seed, initialize_
 
 
@@ -160,3 +162,14 @@ def check_trains(estimator: Any, objective_weight: Any) -> None:
     if objective_weight == 0 and getattr(type(inner), "own_loss", None) is AbstractEstimator.own_loss:
         advice = "this estimator has no loss of its own, so the objective must train it"
         raise must("objective_weight", "be greater than 0", objective_weight, advice)
+
+
+def family_of_members(family: str | Family) -> Family:
+    """The family of the members' own distributions; the shape of the pool is learned from held-out rows."""
+    checked = check_family(family)
+    if checked == StudentT.name:
+        advice = "its shape is learned from held-out rows; or fix the degrees of freedom: StudentT(df=4)"
+        raise must("family", "have no parameter to learn for 'cross_ensemble'", family, advice)
+    if isinstance(checked, StudentT) and np.ndim(checked.df):
+        raise must("df", "be one number for 'cross_ensemble'", checked.df, "give the same for all targets")
+    return FAMILIES[checked]() if isinstance(checked, str) else checked

@@ -5,23 +5,23 @@ its own, its held-out residuals would be too small.)
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from time import monotonic
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from tqdm.auto import tqdm
 
-from hetcal._checks import check_number, must
+from hetcal._checks import check_number
 from hetcal.estimators.cross_ensemble import CrossEnsemble
 from hetcal.estimators.held_out import HeldOut, SecondOpinion
 from hetcal.exceptions import TrainingDivergedError
-from hetcal.families import FAMILIES, GAUSSIAN, Family, StudentT, check_family
-from hetcal.metrics.history import EpochRecord, History
+from hetcal.families import GAUSSIAN, Family
+from hetcal.metrics.history import EpochRecord, History, ProgressBar
 from hetcal.networks import LinearInputs
 from hetcal.objectives import Objective, crps_loss
 from hetcal.prediction import Prediction
@@ -53,7 +53,7 @@ class CrossFitSettings:
     max_epochs: int | None = None
     max_seconds: float | None = None
     seed: int = 0
-    progress: bool = False
+    progress: bool | Callable[[int, int], Any] = False
 
     def __post_init__(self) -> None:
         check_number("learning_rate", self.learning_rate, 0, open_low=True)
@@ -77,6 +77,13 @@ class CrossFitSettings:
         passes = math.inf if self.max_epochs is None else self.max_epochs * (n_train // self.batch_for(n_train))
         return int(min(wanted, passes, math.inf if self.max_steps is None else self.max_steps))
 
+    def limit_for(self, n_train: int) -> str | None:
+        """The setting that allows fewer steps than usual, or None."""
+        steps = self.steps_for(n_train)
+        if steps == replace(self, max_steps=None, max_epochs=None).steps_for(n_train):
+            return None
+        return f"max_steps={steps}" if steps == self.max_steps else f"max_epochs={self.max_epochs}"
+
 
 @dataclass(frozen=True, eq=False)
 class FitRows:
@@ -97,13 +104,17 @@ class FitRows:
 def cross_fit(
     ensemble: CrossEnsemble, objective: Objective, rows: FitRows, settings: CrossFitSettings
 ) -> tuple[History, HeldOut]:
-    """Train the ensemble in place, and return its history and the predictions of held-out rows."""
+    """Train the ensemble in place, and return its history and the predictions of held-out rows.
+
+    Ctrl-C after the first look ends training with the best weights so far; the caller raises it again.
+    """
     run = CrossFit(ensemble, objective, rows, settings)
     try:
         run.train()
     except KeyboardInterrupt:
-        run.history.stopped = "interrupted"
-    run.history.warn_of_early_end(f"{run.steps_done} of {run.steps} steps")
+        if not run.history.end_interrupted():
+            raise
+    run.history.warn_of_early_end(f"{run.steps_done} of {run.steps} steps", settings.limit_for(run.n_train))
     return run.history, run.finish()
 
 
@@ -122,17 +133,6 @@ def draw_parts(
         part_of[group] = totals.argmin()
         totals[part_of[group]] += sizes[group]
     return part_of[groups]
-
-
-def family_of_members(family: str | Family) -> Family:
-    """The family of the members' own distributions; the shape of the pool is learned from held-out rows."""
-    checked = check_family(family)
-    if checked == StudentT.name:
-        advice = "its shape is learned from held-out rows; or fix the degrees of freedom: StudentT(df=4)"
-        raise must("family", "have no parameter to learn for 'cross_ensemble'", family, advice)
-    if isinstance(checked, StudentT) and np.ndim(checked.df):
-        raise must("df", "be one number for 'cross_ensemble'", checked.df, "give the same for all targets")
-    return FAMILIES[checked]() if isinstance(checked, str) else checked
 
 
 def number_of_parts(n: int, groups: NDArray[np.int64] | None) -> int:
@@ -230,9 +230,7 @@ class CrossFit:
         batches = self.batches()
         start, limit = monotonic(), self.settings.max_seconds
         self.ensemble.train()
-        with tqdm(
-            total=self.steps, desc="training", unit="step", disable=not self.settings.progress, leave=False
-        ) as bar:
+        with ProgressBar(self.settings.progress, self.steps) as bar:
             for step in range(self.steps):
                 self.take_step(step, next(batches))
                 bar.update()
@@ -320,8 +318,11 @@ class CrossFit:
         self.found_at = torch.where(is_better, step, self.found_at)
         chosen = is_better.repeat_interleave(ensemble.n_parts)
         if is_better.any():
-            for name, value in self.states():
-                self.best[name][chosen] = value.detach()[chosen]
+            # All at once: Ctrl-C must not leave some weights of this look and some of an earlier one.
+            self.best = {
+                name: torch.where(chosen.view(-1, *[1] * (value.ndim - 1)), value.detach(), self.best[name])
+                for name, value in self.states()
+            }
             self.history.best_epoch = len(self.history)
         real = weight.flatten() > 0
         losses = self.over_targets(self.objective(prediction, y)).flatten()

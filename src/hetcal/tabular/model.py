@@ -23,9 +23,10 @@ from hetcal.estimators import WithFamily, predict
 from hetcal.estimators.base import freeze_
 from hetcal.estimators.cross_ensemble import CrossEnsemble, MemberGroup, plan_groups
 from hetcal.estimators.held_out import HeldOut
-from hetcal.exceptions import DegenerateDataWarning
+from hetcal.exceptions import DegenerateDataWarning, TrainingInterrupted
 from hetcal.families import Family
 from hetcal.metrics.history import History
+from hetcal.networks import check_device
 from hetcal.objectives import Objective
 from hetcal.prediction import Prediction, join_predictions
 from hetcal.splitting import check_two_groups
@@ -36,10 +37,11 @@ from hetcal.tabular.building import (
     check_estimator_options,
     check_inputs,
     check_trains,
+    family_of_members,
     resolve_estimator,
 )
 from hetcal.tabular.columns import Table, check_unique_columns, read_table
-from hetcal.tabular.cross_fitting import CrossFitSettings, FitRows, cross_fit, family_of_members, number_of_parts
+from hetcal.tabular.cross_fitting import CrossFitSettings, FitRows, cross_fit, number_of_parts
 from hetcal.tabular.defaults import NETWORK_SIZES
 from hetcal.tabular.encoding import TableEncoder
 from hetcal.tabular.rows import (
@@ -50,7 +52,7 @@ from hetcal.tabular.rows import (
     draw_seed,
     merge_equal_rows,
 )
-from hetcal.training import check_device, train
+from hetcal.training import train
 
 COLUMN_ORDERS = ("by_name", "as_fitted")
 # Settings that are passed on to the training of one network, and of an ensemble whose members hold out rows.
@@ -129,7 +131,7 @@ class TabularModel(BaseEstimator):
         column_order: str,
         random_state: Any,
         device: str,
-        progress: bool,
+        progress: bool | Callable[[int, int], Any],
     ) -> None:
         self.estimator = estimator
         self.network = network
@@ -225,7 +227,7 @@ class TabularModel(BaseEstimator):
         encoder = TableEncoder().fit(table, weights, frequencies)
         if not encoder.is_informative:
             message = "no column of X varies; every row gets the same prediction"
-            warnings.warn(message, DegenerateDataWarning, stacklevel=3)
+            warnings.warn(message, DegenerateDataWarning, stacklevel=4)
         x = torch.from_numpy(encoder.transform(table))
         seed = draw_seed(self.random_state)
         codes = None if codes is None else codes[rows]
@@ -245,20 +247,23 @@ class TabularModel(BaseEstimator):
         """Train a new estimator on the rows; y is their target in the form that the objective accepts."""
         estimator = self._build(rows.x.shape[1], n_targets, family, rows.seed)
         check_trains(estimator, objective_weight)
-        history = train(
-            estimator,
-            objective,
-            rows.x,
-            y,
-            sample_weight=torch.from_numpy(rows.weights),
-            groups=None if rows.groups is None else torch.from_numpy(rows.groups),
-            copies=torch.from_numpy(rows.copies) if rows.are_repeated else None,
-            objective_weight=objective_weight,
-            seed=rows.seed,
-            device=self.device,
-            progress=self.progress,
-            **self._given(TRAINING_SETTINGS),
-        )
+        try:
+            history = train(
+                estimator,
+                objective,
+                rows.x,
+                y,
+                sample_weight=torch.from_numpy(rows.weights),
+                groups=None if rows.groups is None else torch.from_numpy(rows.groups),
+                copies=torch.from_numpy(rows.copies) if rows.are_repeated else None,
+                objective_weight=objective_weight,
+                seed=rows.seed,
+                device=self.device,
+                progress=self.progress,
+                **self._given(TRAINING_SETTINGS),
+            )
+        except TrainingInterrupted as end:
+            history = end.history  # `fit` raises it again, when the model is complete
         return estimator, history
 
     def _cross_fit(

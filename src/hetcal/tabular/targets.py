@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.utils import column_or_1d
 
 from hetcal._checks import Floats, check_vector, must
-from hetcal.distributions import TransformedPrediction
+from hetcal.distributions import TransformedPrediction, equal_probabilities
 from hetcal.estimators.atoms import Atoms, fit_atoms
 from hetcal.estimators.cross_ensemble import Calibration, CrossEnsemble
 from hetcal.estimators.held_out import fit_shape_of_cells
@@ -145,6 +145,29 @@ def fit_target_atoms(
     if fitted is not None:
         ensemble.set_shapes([shape])
     return fitted
+
+
+def is_no_better_than_constant(prediction: Prediction, y: Floats, weights: Floats) -> bool:
+    """Whether held-out predictions have no smaller error than the mean of y, and no lower CRPS than the values of y.
+
+    The second condition matters where the noise of y depends on X and its mean does not. With several targets, both
+    hold for each of them.
+
+    Args:
+        prediction: Of rows that were held out.
+        y: (n,) or (n, k) their targets, standardized as the predictions are.
+        weights: (n,) of the rows.
+    """
+    share, targets = (weights / weights.sum())[:, None], y.reshape(len(y), -1)
+    others = np.maximum(1 - share, TARGET_GRID)  # the mean of y is that of the other rows
+    errors = targets - prediction.mean.reshape(targets.shape), (targets - (share * targets).sum(0)) / others
+    if np.any((share * errors[0] ** 2).sum(0) < (share * errors[1] ** 2).sum(0)):
+        return False
+    q, _ = equal_probabilities()
+    values = np.quantile(targets, q, axis=0, weights=share[:, 0], method="inverted_cdf")
+    beyond, q = targets - values[:, None], q[:, None, None]  # (200, n, k)
+    scores = prediction.crps(y).reshape(targets.shape), 2 * np.maximum(q * beyond, (q - 1) * beyond).mean(0)
+    return bool(np.all((share * scores[0]).sum(0) >= (share * scores[1]).sum(0)))
 
 
 def ends_of(ends: Any, scale: TargetScale) -> Floats:
