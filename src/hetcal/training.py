@@ -92,9 +92,6 @@ class TrainingSettings:
                 check_number(setting.name, getattr(self, setting.name), **setting.metadata)
         check_device(self.device)
 
-    def weight_decay_for(self, n: int) -> float:
-        return self.weight_decay * min(1, WEIGHT_DECAY_ROWS / n)
-
     def planned_steps(self, n_train: int) -> int:
         return min(self.max_steps, self.max_epochs * math.ceil(n_train / self.batch_size))
 
@@ -104,9 +101,6 @@ class TrainingSettings:
         if planned >= usual.planned_steps(n_train):
             return None
         return f"max_steps={planned}" if planned == self.max_steps else f"max_epochs={self.max_epochs}"
-
-    def input_noise_for(self, n: int) -> float:
-        return min(MAX_INPUT_NOISE, self.input_noise / n**0.5)
 
 
 def train(
@@ -240,7 +234,7 @@ class TrainingRun:
             # Every row is on both sides, with shares of its weight; only their ratios matter.
             n = self.n_train = round(float(copies.sum()))
             self.training = self.validation = rows
-        self.noise_std = settings.input_noise_for(n)
+        self.noise_std = min(MAX_INPUT_NOISE, settings.input_noise / n**0.5)
         self.step, self.best_step = Step(estimator, settings, n, settings.planned_steps(len(self.training))), 0
         self.best = BestEpoch(estimator)
         falls = len(self.validation) and rows.y.is_floating_point()  # not for classes, which were not measured
@@ -354,7 +348,7 @@ class Step:
     """One optimizer step; a loss or gradient that is not finite is skipped and the learning rate halved."""
 
     def __init__(self, estimator: Any, settings: TrainingSettings, n_rows: int, planned_steps: int) -> None:
-        groups = parameter_groups(estimator, settings.weight_decay_for(n_rows))
+        groups = parameter_groups(estimator, settings.weight_decay * min(1, WEIGHT_DECAY_ROWS / n_rows))
         self.parameters = list(estimator.parameters())
         self.optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, lambda step: rate_factor(step, planned_steps))
