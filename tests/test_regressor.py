@@ -447,8 +447,8 @@ def test_transforms_do_not_depend_on_units(name):
 def test_auto_finds_the_scale_of_the_noise():
     """Noise in percent: a transform is chosen. Noise of constant size: none. In the units of y, Jacobian included."""
     random = np.random.default_rng(0)
-    x = random.uniform(-1, 1, (600, 2))
-    noise = 0.5 * random.normal(size=600)
+    x = random.uniform(-1, 1, (1200, 2))
+    noise = 0.5 * random.normal(size=1200)
     model = quick(estimator="variance_head", target_transform="auto", width=32, max_epochs=60)
     assert model.fit(x, np.exp(1 + x[:, 0] + noise)).target_transform_ is not None
     assert model.fit(x, 1 + x[:, 0] + noise).target_transform_ is None

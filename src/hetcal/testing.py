@@ -5,6 +5,7 @@ every estimator of hetcal.
 """
 
 import inspect
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 
 from hetcal._checks import check_number, must
 from hetcal.estimators import predict
+from hetcal.exceptions import TrainingWarning
 from hetcal.networks import MLP
 from hetcal.objectives import Objective, nll_loss, squared_error
 from hetcal.prediction import Prediction
@@ -86,7 +88,9 @@ class Trial:
     def trained(self) -> Any:
         """An estimator after a short training run, which is always the same."""
         estimator = self.build()
-        train(estimator, self.objective, *self.rows(64), max_epochs=3, batch_size=32)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TrainingWarning)  # it ends early on purpose
+            train(estimator, self.objective, *self.rows(64), max_epochs=3, batch_size=32)
         return estimator
 
 

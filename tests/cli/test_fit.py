@@ -91,7 +91,7 @@ def calls(monkeypatch):
 
     def choose(X, y, **options):
         seen["choose"] = X, y, options
-        return "hnn", {"recommendation": {"method": "hnn", "text": "CRPS"}}
+        return "hnn", {"recommendation": {"method": "hnn", "text": "CRPS"}, "folds": 3, "methods": ["hnn"]}
 
     fit_method = HCRegressor.fit
 

@@ -192,5 +192,6 @@ def test_script_stops(endless, tmp_path):
         finally:
             process.kill()
     lines = [line for line in (tmp_path / "said").read_text().splitlines() if line]
-    assert lines == ["hetcal: training HNN on 48 rows", "hetcal: stopped"]
+    assert lines[0] == "train.csv: 60 rows, 2 features"  # what was seen before training
+    assert lines[-2:] == ["hetcal: training HNN on 48 rows", "hetcal: stopped"]
     assert not (tmp_path / "model.hetcal").exists()

@@ -9,7 +9,8 @@ from hetcal import HCClassifier, HCRegressor
 from hetcal.classifier import DRAWS
 from hetcal.estimators import ESTIMATORS, forest_members
 from hetcal.estimators.atoms import MOST_VALUES
-from hetcal.estimators.passes import PASSES_AT_ONCE
+from hetcal.estimators.base import BLOCK_ROWS, ROW_MULTIPLE
+from hetcal.estimators.passes import ROWS_AT_ONCE
 from hetcal.exceptions import ModelFileError
 from hetcal.families import FAMILIES
 from hetcal.model_files import learned, schema
@@ -63,7 +64,8 @@ def test_the_schema_knows_how_many_networks_predict():
         if option in parameters
     }
     assert passes == schema.PASSES
-    assert (PASSES_AT_ONCE, DRAWS) == (schema.BLOCK_PASSES, schema.CLASS_DRAWS)
+    assert (ROWS_AT_ONCE, DRAWS) == (schema.BLOCK_PASSES * BLOCK_ROWS, schema.CLASS_DRAWS)
+    assert schema.ROW_MULTIPLE == ROW_MULTIPLE
     assert (MemberMLPs.FREQUENCIES, MemberMLPs.MOST_EMBEDDED) == (schema.WAVES, schema.MOST_EMBEDDED)
     assert MOST_VALUES == learned.MOST_ATOMS
     assert forest_members.TREES == schema.TREES

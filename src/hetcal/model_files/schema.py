@@ -43,10 +43,11 @@ MOST_INPUTS = 2**20
 MOST_GROUPS = MOST_PARTS = 16
 MOST_NODES = 2**24
 MOST_EPOCHS = 50_000
-# The next six repeat constants of modules that need torch; a test keeps them equal.
+# The next seven repeat constants of modules that need torch; a test keeps them equal.
 # Number of networks that an estimator averages over by default; estimators not listed use one.
 PASSES = {"mc_dropout": 100, "concrete_dropout": 100, "bayes_by_backprop": 100, "ensemble": 8, "ensemble_spread": 8}
-BLOCK_PASSES = 10  # sampled networks that run at once
+BLOCK_PASSES = 10  # of a whole block of rows at once
+ROW_MULTIPLE = 64  # all passes of so many rows run at once
 CLASS_DRAWS = 64  # of the likelihood "sampling"
 TREES = 16  # of each part
 WAVES, MOST_EMBEDDED = 16, 256  # of each number that is embedded, and numbers that are embedded at most
@@ -105,8 +106,9 @@ class SettingsDocument(Document):
         width, depth = self.sizes
         if members * (depth + 1) > MOST_LAYERS:
             raise ValueError(f"a model file has at most {MOST_LAYERS} layers, over all members")
-        if self.passes * width * depth > MOST_DRAWS:
-            raise ValueError(f"prediction_samples * width * depth is at most {MOST_DRAWS} in a model file")
+        if self.passes * width * max(depth, ROW_MULTIPLE) > MOST_DRAWS:
+            size = f"prediction_samples * width * depth (or {ROW_MULTIPLE})"
+            raise ValueError(f"{size} is at most {MOST_DRAWS} in a model file")
         if max(members, BLOCK_PASSES) * width > MOST_UNITS:
             raise ValueError(f"width, times members or {BLOCK_PASSES}, is at most {MOST_UNITS} in a model file")
 

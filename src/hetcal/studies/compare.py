@@ -143,14 +143,13 @@ def compare(
         max_rows: Largest number of rows to use, drawn with the seed: whole groups, if at least `folds` of them fit.
         jobs: Number of processes in parallel, with one thread each; 1 uses this process.
         target, group_name: Names of y and of the groups in the result.
-        progress: Called as `progress(done, total, label)` after each fit, and with one job also during the fits, where
-            a part of a fit counts as a fraction.
+        progress: Called as `progress(done, total, label)` after each fit; with one job also within fits, by fractions.
 
     Returns:
         JSON values: `target`, `rows`, `folds`, `seed`, `groups`, `recalibration` (None, or its `method` and the number
         of `rows` in the first fold), `ce_noise_floor` (of a perfect model on the rows of one fold), `methods` (see
         `describe_method`) and `recommendation` (see `recommend`). The training rows of two folds overlap, so standard
-        errors are somewhat too small (Bengio and Grandvalet, 2004, No unbiased estimator of the variance of K-fold CV).
+        errors are too small (Bengio and Grandvalet, 2004, No unbiased estimator of the variance of K-fold CV).
 
     Raises:
         ValueError: An argument is invalid (then nothing is trained), or every method failed.
