@@ -144,7 +144,9 @@ def score_rows(model: Any, columns: "Columns", truth: Floats) -> tuple[Floats, F
     """CRPS and logarithm of sigma of each row."""
     prediction = predict_distribution(model, columns.native)
     with np.errstate(divide="ignore"):
-        log_sigma = np.log(np.maximum(np.asarray(prediction.std, dtype=np.float64).reshape(-1), 1e-300))
+        # A grade may be certain; a change from a sigma of 0 would have no size.
+        least = max(1e-4 * float(truth.std()), 1e-300)
+        log_sigma = np.log(np.maximum(np.asarray(prediction.std, dtype=np.float64).reshape(-1), least))
     return np.asarray(prediction.crps(truth), dtype=np.float64).reshape(-1), log_sigma
 
 
