@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from hetcal._checks import Floats
 
 # Trees of each member, and the most rows that a tree grows from, which bounds the size of a model.
-TREES, MOST_ROWS = 16, 20_000
-# The trees, in the order of what they predict, that stand for the quantiles of 16 %, 50 % (two of them) and 84 %.
-LOW, MIDDLE, HIGH = 2, (7, 8), 13
+TREES, MOST_ROWS = 24, 20_000
+# The trees, in the order of what they predict, that stand for the quantiles of 13 %, 50 % (two of them) and 87 %.
+LOW, MIDDLE, HIGH = 3, (11, 12), 20
 MOST_DEPTH = 48
 # A variance of zero would make one row decide the weights of all groups.
 LEAST_VARIANCE = 1e-10
@@ -33,7 +33,7 @@ class ForestMembers(nn.Module):
     .. math:: \mu = \frac1T \sum_t \mu_t(x), \qquad
               \sigma^2 = \frac1T \sum_t \left( \sigma_t^2(x) + (\mu_t(x) - \mu)^2 \right), \\
               \mu = \mathrm{median}_t \, \mu_t(x), \qquad
-              \sigma^2 = \frac1T \sum_t \sigma_t^2(x) + \left( \frac{q_{84} - q_{16}}{2} \right)^2
+              \sigma^2 = \frac1T \sum_t \sigma_t^2(x) + \left( \frac{q_{87} - q_{13}}{2} \right)^2
 
     with :math:`\mu_t, \sigma_t^2` the mean and variance of the training rows in the leaf of x. Where rows nearly
     repeat, most trees find the right neighbor, and the median forgets the others.
