@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from hetcal._checks import Floats, check_levels, must
@@ -22,6 +22,8 @@ NODES = 200
 NODE_ROWS = 4096
 # Probabilities are kept this far away from 0 and 1, which corresponds to 7 standard deviations.
 EDGE = 1e-12
+# Two levels are the same if they differ by less; a table of so many levels is as good as the whole distribution.
+LEVEL_ROUNDING, MANY_LEVELS = 1e-9, 20
 
 
 class ByQuantiles(ShownInNotebooks):
@@ -307,6 +309,11 @@ class TabulatedPrediction(RandomizedPIT):
             self.quantiles = np.sort(self.quantiles, axis=1)
         self.given = tuple(None if values is None else as_floats(values) for values in (mean, std))
         self.draws = draws_of_rows(len(self.quantiles))
+
+    def is_given(self, q: ArrayLike) -> NDArray[np.bool_]:
+        """Whether quantiles are given, or lie between so many levels that interpolation does not matter."""
+        near = np.abs(np.subtract.outer(np.asarray(q), self.levels)) < LEVEL_ROUNDING
+        return np.asarray(near.any(axis=-1) | (len(self.levels) >= MANY_LEVELS))
 
     @property
     def mean(self) -> Floats:

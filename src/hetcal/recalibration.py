@@ -26,7 +26,15 @@ from hetcal._checks import Floats, check_choice, check_levels, check_vector, mus
 from hetcal.distributions import ByQuantiles, TabulatedPrediction, innermost
 from hetcal.exceptions import CalibrationRowsWarning
 from hetcal.families import GAUSSIAN
-from hetcal.metrics.calibration_map import LEARN, Distribution, at_scores, learn_conformal, scale_std, sorted_scores
+from hetcal.metrics.calibration_map import (
+    LEARN,
+    Distribution,
+    Recalibration,
+    at_scores,
+    learn_conformal,
+    scale_std,
+    sorted_scores,
+)
 from hetcal.metrics.inputs import predict_distribution
 from hetcal.prediction import DistributionMixin, Prediction
 
@@ -35,10 +43,16 @@ CONFORMAL_METHODS = ("split", "cross")
 RANK_ROUNDING = 1e-12
 
 
-class Recalibrator(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
+class Recalibrator(DistributionMixin, MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     """Base class of the three: each wraps a regressor, which it does not change."""
 
     regressor: Any
+    recalibration_: Recalibration
+
+    def predict_dist(self, X: Any) -> Any:
+        """The recalibrated predictive distribution on NumPy arrays, in the units of y."""
+        check_is_fitted(self)
+        return self.recalibration_.apply(predict_one_target(self.regressor_, X))
 
     def __sklearn_clone__(self) -> Self:
         """Share the fitted regressor with the clone, because a cloned regressor would be unfitted."""
@@ -56,7 +70,7 @@ class Recalibrator(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 delattr(self, name)
 
 
-class DistributionRecalibrator(DistributionMixin, Recalibrator):
+class DistributionRecalibrator(Recalibrator):
     """A recalibrator that is fitted to rows that the regressor has not seen, and corrects the whole distribution."""
 
     method: str
@@ -76,11 +90,6 @@ class DistributionRecalibrator(DistributionMixin, Recalibrator):
         self.recalibration_ = LEARN[self.method]([(predict_calibration(self.regressor_, X), target)])
         self.factor_ = self.recalibration_.factor
         return self
-
-    def predict_dist(self, X: Any) -> Any:
-        """The recalibrated predictive distribution on NumPy arrays, in the units of y."""
-        check_is_fitted(self)
-        return self.recalibration_.apply(predict_one_target(self.regressor_, X))
 
 
 class StdRecalibrator(DistributionRecalibrator):
@@ -146,7 +155,7 @@ class IsotonicRecalibrator(DistributionRecalibrator):
     method = "isotonic"
 
 
-class ConformalRecalibrator(DistributionMixin, Recalibrator):
+class ConformalRecalibrator(Recalibrator):
     r"""Conformal prediction intervals: as wide as the calibration rows require.
 
     .. math:: [F^{-1}(\Phi(-s_{(k)})), \; F^{-1}(\Phi(s_{(k)}))], \qquad s_i = |\Phi^{-1}(F_i(y_i))|,
@@ -251,11 +260,6 @@ class ConformalRecalibrator(DistributionMixin, Recalibrator):
             return self.regressor_.predict(X)
         prediction = predict_distribution(self.regressor_, X)
         return prediction.mean, prediction.std
-
-    def predict_dist(self, X: Any) -> Any:
-        """The recalibrated predictive distribution on NumPy arrays, in the units of y."""
-        check_is_fitted(self)
-        return self.recalibration_.apply(predict_one_target(self.regressor_, X))
 
     def predict_interval(self, X: Any, level: ArrayLike = 0.9) -> Floats:
         """Prediction intervals, (n, 2) for one level, (n, 2, L) for a list of L levels."""

@@ -118,3 +118,15 @@ def test_units_do_not_matter(scale):
 def test_targets_that_cannot_be_learned(y, error, message):
     with pytest.raises(error, match=message):
         inspect(X, y)
+
+
+def test_copies_of_rows_do_not_hide_an_id():
+    """An id is counted on the rows that differ; with a split by time, no other split is offered."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"id": rng.permutation(10_000)[:200], "x": rng.normal(size=200), "y": rng.normal(size=200)})
+    frame = pd.concat([frame, frame[:30]])
+    findings = {finding.name: finding for finding in inspect(frame[["id", "x"]], frame["y"]).findings}
+    assert findings["id"].flag == "--drop id"
+    assert findings["equal_rows"].flag == "--split random"
+    forward = {one.name: one for one in inspect(frame[["id", "x"]], frame["y"], time="day").findings}
+    assert forward["equal_rows"].flag is None

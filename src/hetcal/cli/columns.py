@@ -47,12 +47,12 @@ def split_columns(
     return Observations(Table(features), check_numbers(data, "target", target), groups)
 
 
-def fingerprint_of(parts: Sequence[Observations]) -> str:
+def fingerprint_of(rows: Observations) -> str:
     """Sixteen digits that tell whether another table has the same features and targets, in any order of the rows."""
-    columns = [np.concatenate([part.y for part in parts])]
+    columns = [rows.y]
     digest = hashlib.sha256()
-    for name in sorted(parts[0].X.columns):
-        values = np.concatenate([part.X.columns[name] for part in parts])
+    for name in sorted(rows.X.columns):
+        values = rows.X.columns[name]
         digest.update(f"{name}\0".encode())
         if values.dtype.kind == "O":  # labels become their numbers in the sorted list of all labels
             labels, values = np.unique(values.astype(str), return_inverse=True)

@@ -77,7 +77,7 @@ def evaluate_model(options: EvaluateOptions, source: str) -> tuple[dict[str, Any
 
 def count_training_rows(observations: Observations, summary: "SummaryDocument") -> int:
     """The number of training rows in the table, if it is the one that the model was fitted on; otherwise 0."""
-    if summary.fingerprint is None or fingerprint_of([observations]) != summary.fingerprint:
+    if summary.fingerprint is None or fingerprint_of(observations) != summary.fingerprint:
         return 0
     return summary.rows or 0
 

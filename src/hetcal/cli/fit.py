@@ -32,7 +32,7 @@ def fit_file(options: FitOptions) -> dict[str, Any]:
     settings = check_fit_options(options)
     split = read_split(options)
     train, test = split.train, split.test
-    fingerprint = fingerprint_of([split.rows])
+    fingerprint = fingerprint_of(split.rows)
     train, calibration = hold_out_calibration(options, train)
     inspection = inspect_split(options, split, settings).as_dict()
     with fits_bar(is_watched(options.quiet)) as show:

@@ -46,6 +46,10 @@ def read_predictions(data: NumberedTable, options: EvaluateOptions) -> Given:
     used = {column for column in (options.mean, options.std) if column is not None}
     if not quantiles:
         mean, std = options.mean or "mean", options.std or "std"
+        if not used and mean not in columns:
+            rule = f"be one of {sorted(columns)}, or there must be columns such as lower_90 and upper_90"
+            advice = "name the columns by --mean and --std, --lower and --upper, or --quantile 0.05=COLUMN"
+            raise must("mean", rule, mean, advice)
         for option, name in (("mean", mean), ("std", std)):
             check_choice(option, name, columns)
         prediction = Prediction(check_numbers(data, "mean", mean), check_numbers(data, "std", std, positive=True))

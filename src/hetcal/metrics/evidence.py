@@ -1,7 +1,7 @@
 """What the verdict has to know about evaluated rows, and how many independent rows they count as."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -28,9 +28,11 @@ class Evidence:
     median: Floats  # (n,)
     lower: Floats  # (n,), ends of the 90 % interval
     upper: Floats  # (n,)
-    part_above: Floats  # (n,), of the probability of an atom, above the median; nan if the true value is no atom
+    part_above: Floats  # (n,), of the probability of an atom, above the median; nan if the true value is no atom, 0.5
+    # if the prediction has no median
     pit: Floats  # (n,)
     grouping: Grouping | None = None
+    is_given: NDArray[np.bool_] = field(default_factory=lambda: np.ones(len(CURVE_LEVELS), dtype=bool))  # (99,)
 
     @classmethod
     def of(cls, truth: Floats, prediction: Any, groups: GroupLabels | None = None) -> "Evidence":
@@ -38,6 +40,7 @@ class Evidence:
             lower, upper = prediction.interval(LEVEL).T
             median = np.asarray(prediction.quantile(0.5))
         inside = inside_interval(truth, prediction, LEVEL)
+        is_given = getattr(prediction, "is_given", lambda q: np.ones(np.shape(q), dtype=bool))
         return cls(
             coverages(truth, prediction, CURVE_LEVELS),
             inside,
@@ -45,9 +48,11 @@ class Evidence:
             median,
             lower,
             upper,
-            split_atoms(truth, prediction),
+            # What is only interpolated between the ends of an interval cannot be held against a prediction.
+            split_atoms(truth, prediction) if is_given(0.5) else np.full(len(truth), 0.5),
             pit(truth, prediction),
             Grouping.of(groups, len(truth)),
+            is_given((1 - CURVE_LEVELS) / 2) & is_given((1 + CURVE_LEVELS) / 2),
         )
 
     @classmethod
@@ -57,7 +62,8 @@ class Evidence:
         coverage = np.average([part.coverage for part in parts], axis=0, weights=rows)
         names = ("inside", "truth", "median", "lower", "upper", "part_above", "pit")
         values = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-        return cls(coverage, **values, grouping=Grouping.join([part.grouping for part in parts], rows))
+        grouping = Grouping.join([part.grouping for part in parts], rows)
+        return cls(coverage, **values, grouping=grouping, is_given=np.all([part.is_given for part in parts], axis=0))
 
     @property
     def rows(self) -> int:

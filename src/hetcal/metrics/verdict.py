@@ -193,7 +193,7 @@ def is_large_bias(evidence: Evidence) -> bool:
 
 def worst_level(evidence: Evidence) -> int | None:
     """Index of the level at which the curve leaves its noise band furthest; None if it stays inside, or nearly so."""
-    coverage, rows = evidence.coverage, evidence.rows_of_curve
+    coverage, rows = np.where(evidence.is_given, evidence.coverage, CURVE_LEVELS), evidence.rows_of_curve
     if rows < FEWEST_ROWS or np.abs(coverage - CURVE_LEVELS).max() <= SMALL_CURVE_GAP:
         return None
     lower, upper = calibration_band(rows, CURVE_LEVELS, 1 - FALSE_POSITIVE_RATE)
@@ -220,6 +220,12 @@ def between(share: float, low: float, high: float) -> bool:
 def rows_needed() -> int:
     """The number of rows from which on the test of the coverage rejects a model that covers 80 % nine times in ten."""
     return 1 + max(rows for rows in range(1, 1000) if power_against_low_coverage(rows) < POWER)
+
+
+def sufficient_test_size(rows: float) -> float | None:
+    """The smallest share (in percent steps) of a table of so many rows that a verdict needs; None if over half."""
+    size = float(np.ceil(round(100 * rows_needed() / rows, 6)) / 100)
+    return size if size <= 0.5 else None
 
 
 def power_against_low_coverage(rows: int) -> float:

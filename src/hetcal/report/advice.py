@@ -13,13 +13,13 @@ import numpy as np
 
 from hetcal._checks import Floats
 from hetcal.distributions import TransformedPrediction
-from hetcal.metrics.verdict import Verdict, rows_needed
+from hetcal.metrics.verdict import Verdict, rows_needed, sufficient_test_size
 from hetcal.metrics.wording import count
 
 MOST_STEPS = 4
 # From this on a target is skewed: the distances of the 95 % and the 5 % quantile from the median have a ratio above 2.
 SKEWED = 1 / 3
-DEFAULT_TEST_SIZE, LARGEST_TEST_SIZE = 0.2, 0.5
+DEFAULT_TEST_SIZE = 0.2
 # Which recalibration corrects what: one factor for all widths, or the whole curve.
 RECALIBRATIONS = {"narrow": "std", "wide": "std", "shape": "isotonic", "bias": "isotonic"}
 
@@ -96,9 +96,8 @@ def more_rows(situation: Situation) -> Step:
     if groups is not None:
         return step(f"Evaluate on more than {count(groups, 'group')}; more rows of the same groups help little.")
     if situation.is_fit and not situation.has("--test"):
-        size = float(word_after(situation.words, "--test-size") or DEFAULT_TEST_SIZE)
-        needed = np.ceil(100 * size * rows_needed() / rows + 1e-9) / 100
-        if needed <= LARGEST_TEST_SIZE and not situation.has("--test-size"):
+        needed = sufficient_test_size(rows / DEFAULT_TEST_SIZE)
+        if needed is not None and not situation.has("--test-size"):
             text = f"Hold out a larger part of the table: {rows_needed()} test rows are enough to tell."
             return step(text, situation.with_flags("--test-size", f"{needed:g}"))
     text = f"Collect more rows: there are {rows}, and {rows_needed()} are enough to tell. Until then, compare methods "
@@ -133,8 +132,8 @@ def quantile_skew(values: Floats) -> float:
 
 def split_by_time(situation: Situation) -> Step | None:
     if situation.has("--time"):
-        text = "The later rows differ from the earlier ones: train on recent rows, train anew more often, and evaluate "
-        return step(text + "again before you rely on the intervals.")
+        text = "The later rows differ from what the model expects: train on recent rows, train anew more often, and "
+        return step(text + "evaluate again before you rely on the intervals.")
     if not situation.dates or situation.has("--group"):
         return None
     text = f"The rows have dates ({situation.dates[0]}). If you will predict later rows, train on the earlier ones and "

@@ -219,8 +219,13 @@ def widths(prediction: Any, lower: Floats, upper: Floats) -> Floats:
 def describe_calibration(evidence: Evidence) -> dict[str, Any]:
     coverage, rows = evidence.coverage, evidence.rows_of_curve
     lower, upper = calibration_band(rows, CURVE_LEVELS, CONFIDENCE)
-    outside = (coverage < lower - 1e-9) | (coverage > upper + 1e-9)
-    if not outside.any():
+    outside = ((coverage < lower - 1e-9) | (coverage > upper + 1e-9)) & evidence.is_given
+    if not evidence.is_given.all():
+        count_given = count(int(evidence.is_given.sum()), "level")
+        text = (
+            f"The predictions have intervals of {count_given}; the rest of the curve is interpolated, and not judged."
+        )
+    elif not outside.any():
         text = "The curve stays inside the noise band at every level: observed and nominal coverage agree within noise."
     else:
         below = int((outside & (coverage < CURVE_LEVELS)).sum())

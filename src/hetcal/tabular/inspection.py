@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetcal._checks import Floats, must
-from hetcal.metrics.verdict import rows_needed
+from hetcal.metrics.verdict import rows_needed, sufficient_test_size
 from hetcal.metrics.wording import count, number, percent
 from hetcal.tabular.columns import Table, check_unique_columns, read_table
 from hetcal.tabular.facts import ColumnFacts, TargetFacts, describe_column, describe_target, unit_vector
@@ -33,7 +33,6 @@ MANY_MISSING = 0.5
 LONG_TAIL = 2.0
 # A column is a linear function of the target if 1 minus its correlation is at most this.
 SAME = 1e-9
-LARGEST_TEST_SIZE = 0.5
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ def inspect(
     findings = [
         *look.for_the_target_among_features(),
         *look.for_dates(time),
-        *look.for_equal_rows(check_groups(groups, len(table))),
+        *look.for_equal_rows(check_groups(groups, len(table)), is_split_by_time=time is not None),
         *(look.for_groups() if groups is None else ()),
         *look.for_ids(),
         *look.for_useless_columns(),
@@ -177,14 +176,16 @@ class Look:
         )
         yield answer("dates", said, "test on the later rows", f"--time {shlex.quote(name)}", is_warning=True)
 
-    def for_equal_rows(self, groups: NDArray[np.int64] | None) -> Iterator[Finding]:
+    def for_equal_rows(self, groups: NDArray[np.int64] | None, is_split_by_time: bool) -> Iterator[Finding]:
         numbers = number_equal_rows(self.table, self.y, groups)
         repeated = len(self.y) - len(np.unique(numbers))
         if not repeated:
             return
         share = percent(repeated / len(self.y))
         said = f"{repeated:,} of {len(self.y):,} rows ({share}) are exact copies of another row"
-        if numbers_repeat(numbers):
+        if is_split_by_time:
+            yield Finding("equal_rows", said)
+        elif numbers_repeat(numbers):
             said += ", too many to keep copies on one side of a split: a test row may have been a training row"
             yield Finding("equal_rows", said)
         else:
@@ -238,8 +239,9 @@ class Look:
         return found
 
     def for_ids(self) -> Iterator[Finding]:
+        """Columns that are different in nearly every row; copies of a row have the same id."""
+        n = len(np.unique(number_equal_rows(self.table, self.y)))
         for name, facts in self.columns.items():
-            n = len(self.y)
             if n < FEWEST_ROWS_OF_IDS or facts.different < ID_SHARE * n or not self.has_labels(name):
                 continue
             if facts.kind == "text":
@@ -282,11 +284,10 @@ class Look:
 
 
 def few_rows_to_judge(test_rows: int, rows: int) -> Iterator[Finding]:
-    needed = rows_needed()
-    if 0 < test_rows < needed:
-        said = f"{count(test_rows, 'test row')} will be too few for a verdict, which needs {needed}"
-        size = np.ceil(100 * needed / rows) / 100
-        if size <= LARGEST_TEST_SIZE:
+    if 0 < test_rows < rows_needed():
+        said = f"{count(test_rows, 'test row')} will be too few for a verdict, which needs {rows_needed()}"
+        size = sufficient_test_size(rows)
+        if size is not None:
             yield answer("few_test_rows", said, "hold out more", f"--test-size {size:g}")
         else:
             yield Finding("few_test_rows", f"{said}; compare methods by cross-validation, or collect more rows")
