@@ -16,8 +16,9 @@ import numpy as np
 import torch
 
 from hetcal import HCRegressor
-from hetcal.tabular import cross_fitting
-from hetcal.tabular.cross_fitting import PARTS, SHARED_FRACTION, CrossFitSettings
+from hetcal.training import cross_fitting
+from hetcal.training.parts import PARTS, SHARED_FRACTION
+from hetcal.training.settings import CrossFitSettings
 
 CASES = [(500, 10), (1_000, 10), (10_000, 10), (100_000, 10), (500_000, 10), (1_000, 100), (1_000, 1_000)]
 STEPS = (20, 140)

@@ -25,7 +25,8 @@ from hetcal.objectives import OBJECTIVES, Objective, gaussian_nll, squared_error
 from hetcal.prediction import DistributionMixin, Prediction
 from hetcal.recalibration import RECALIBRATORS
 from hetcal.tabular.building import check_estimator_options, resolve_name
-from hetcal.tabular.model import TabularModel, TrainingRows
+from hetcal.tabular.model import TabularModel
+from hetcal.tabular.preparing import TrainingRows
 from hetcal.tabular.targets import (
     TargetScale,
     check_regression_target,
@@ -34,7 +35,7 @@ from hetcal.tabular.targets import (
     warn_of_constants,
 )
 from hetcal.tabular.whole_fits import whole_or_not_at_all
-from hetcal.training import MIN_ROWS_FOR_VALIDATION
+from hetcal.training.rows import MIN_ROWS_FOR_VALIDATION
 from hetcal.transforms import TRANSFORMS
 
 # Of a conformal interval of level 0.9: level / (1 - level).
@@ -184,7 +185,9 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         """Train on a table and its target.
 
         Args:
-            X: (n, d) frame or array; missing values are allowed.
+            X: (n, d) frame or array; missing values are allowed. Rows that do not fit into memory: a Parquet file or a
+                folder of them, a `pyarrow.dataset.Dataset`, or an iterable of Arrow batches or other data frames; y and
+                groups are then names of its columns (see docs/large-tables.md).
             y: (n,) finite numbers; or (n, k) for k targets, which share the network and are independent given X.
             sample_weight: (n,) weights, at least 0; a weight of 2 counts exactly like giving the row twice, unless
                 the table consists of repeated rows (at least five for each different one).
@@ -270,8 +273,9 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         weights[list(held_out)] = 0.0  # rows that judge a transform must not shape it
         scale = TargetScale.fit(name, rows.target, rows.weights, weights)
         y = torch.from_numpy(scale.standardize(rows.target))
+        stream = rows.stream(scale.standardize)
         if self._is_cross:
-            ensemble, history, held = self._cross_fit(objective, rows, y, self.family)
+            ensemble, history, held = self._cross_fit(objective, rows, y, self.family, stream)
             targets = y.reshape(len(y), -1).double().numpy()
             return Candidate(scale, ensemble, history, ensemble.calibrate(held, targets, rows.weights))
         estimator, history = self._train(
@@ -281,6 +285,7 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
             n_targets=rows.n_targets,
             family=self.family,
             objective_weight=self.objective_weight,
+            stream=stream,
         )
         return Candidate(scale, estimator, history)
 

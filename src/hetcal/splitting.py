@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hetcal._checks import must
+from hetcal._checks import Floats, must
 
 RowNumbers = NDArray[np.intp]
 Split = tuple[RowNumbers, RowNumbers]  # training rows, held-out rows
+Keys = NDArray[np.uint64]  # hashes of rows, which decide what they are used for
 
 
 def split_rows(n: int, test_fraction: float, seed: int, groups: NDArray[np.int64] | None = None) -> Split:
@@ -93,3 +94,24 @@ def check_two_groups(groups: NDArray[np.int64]) -> None:
     known = np.unique(groups)
     if len(known) < 2:
         raise must("groups", "name at least 2 groups", known.tolist(), "omit groups if all rows belong together")
+
+
+def hash_keys(keys: Keys, *salt: int) -> Keys:
+    """Hash keys anew (SplitMix64), for a use that the `salt` tells from others.
+
+    >>> hash_keys(np.array([1, 2], dtype=np.uint64), 7).tolist()
+    [4555703879086989499, 4086292742513199618]
+    """
+    golden = 0x9E3779B97F4A7C15
+    with np.errstate(over="ignore"):
+        for value in (0, *salt):
+            keys = keys + np.uint64((golden * (value + 1)) % 2**64)
+            keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            keys = keys ^ (keys >> np.uint64(31))
+    return keys
+
+
+def uniform_of(keys: Keys, *salt: int) -> Floats:
+    """A number in [0, 1) for each key: equal keys have equal numbers, different ones independent numbers."""
+    return (hash_keys(keys, *salt) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -11,8 +11,8 @@ from torch import nn
 
 from hetcal import HCRegressor, load
 from hetcal.families import Family
+from hetcal.metrics.history import History
 from hetcal.model_files.archive import read_model_file
-from hetcal.training import History
 from tests.model_files.round_trip import SMALL, X, Y, factory
 from tests.model_files.samples import fit_small
 

@@ -2,7 +2,7 @@
 
 Groups of members differ in regularization and in how fast their functions may vary. Each member of a group has its own
 held-out part of the rows, so that the whole ensemble is calibrated on all rows by members that have not seen them
-(`estimators.held_out`). `tabular.cross_fitting` trains it.
+(`estimators.held_out`). `training.cross_fitting` trains it.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """A user's table as columns of numbers, dates and text. The kind of a column is decided only here."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -158,3 +158,16 @@ def check_unique_columns(X: Any) -> Any:
     if twice:
         raise must("X", "have column names that differ", twice, "rename or drop the columns that occur twice")
     return X
+
+
+def match_kinds(table: Table, kinds: Mapping[str, Kind], where: str) -> None:
+    """Check that columns have the kinds that they had before; a column of missing values only gets its kind."""
+    for name, kind in kinds.items():
+        now = table.kind(name)
+        # A column that has only missing values has no kind.
+        if now != kind and now == "numbers" and np.isnan(table.columns[name]).all():
+            n = len(table)
+            empty = labels([None] * n) if kind == "text" else np.full(n, np.datetime64("NaT", "us"))
+            table.columns[name] = empty
+        elif now != kind:
+            raise must(f"column {name!r}", f"hold {kind} as {where}", now, "give it the type it had then")

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hetcal._checks import Floats, must
+from hetcal._checks import Floats
 from hetcal.networks import SQUASH_LIMIT
-from hetcal.tabular.columns import Table, labels
+from hetcal.tabular.columns import Table, match_kinds
 from hetcal.transforms import FLOAT_ROUNDING, Standardizer
 
 # The spread of a column that was constant in `fit`. Values are divided by their magnitude first, so that the spread of
@@ -120,7 +120,7 @@ class TableEncoder:
         return self
 
     def transform(self, table: Table) -> NDArray[np.float32]:
-        self._check_kinds(table)
+        match_kinds(table, self.kinds, "in fit")
         numbers, texts = self._blocks(table)
         missing = np.isnan(numbers)
         with np.errstate(over="ignore"):
@@ -136,7 +136,7 @@ class TableEncoder:
 
     def count_unseen(self, table: Table) -> dict[str, int]:
         """Number of rows with a label that `fit` has not seen, by column; other columns are omitted."""
-        self._check_kinds(table)
+        match_kinds(table, self.kinds, "in fit")
         counts = {name: words.count_unseen(table.columns[name]) for name, words in self.vocabularies.items()}
         return {name: count for name, count in counts.items() if count}
 
@@ -145,7 +145,7 @@ class TableEncoder:
 
         Dates count at once: a table is often a period, and what comes after it is not like it.
         """
-        self._check_kinds(table)
+        match_kinds(table, self.kinds, "in fit")
         counts = {name: count_far(table.columns[name], *seen) for name, seen in self.ranges.items() if seen}
         return {name: count for name, count in counts.items() if count}
 
@@ -157,17 +157,6 @@ class TableEncoder:
                 values = table.columns[name]
                 numeric.append(date_features(values) if kind == "dates" else values[:, None])
         return np.hstack(numeric), {name: table.columns[name] for name, kind in self.kinds.items() if kind == "text"}
-
-    def _check_kinds(self, table: Table) -> None:
-        for name, kind in self.kinds.items():
-            now = table.kind(name)
-            # A column that has only missing values has no kind.
-            if now != kind and now == "numbers" and np.isnan(table.columns[name]).all():
-                n = len(table)
-                empty = labels([None] * n) if kind == "text" else np.full(n, np.datetime64("NaT", "us"))
-                table.columns[name] = empty
-            elif now != kind:
-                raise must(f"column {name!r}", f"hold {kind} as in fit", now, "give it the type it had in fit")
 
 
 def count_far(values: NDArray[Any], low: float, high: float) -> int:

@@ -3,27 +3,24 @@
 `HCRegressor` and `HCClassifier` add what differs: the target.
 """
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any, ClassVar
 
 import narwhals.stable.v2 as nw
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from hetcal._checks import Floats, check_choice, must
+from hetcal._checks import check_choice, must
 from hetcal.estimators import WithFamily, predict
 from hetcal.estimators.base import freeze_
 from hetcal.estimators.cross_ensemble import CrossEnsemble, MemberGroup, plan_groups
 from hetcal.estimators.held_out import HeldOut
-from hetcal.exceptions import DegenerateDataWarning, TrainingInterrupted
+from hetcal.exceptions import TrainingInterrupted
 from hetcal.families import Family
 from hetcal.metrics.history import History
 from hetcal.networks import check_device
@@ -41,18 +38,17 @@ from hetcal.tabular.building import (
     resolve_estimator,
 )
 from hetcal.tabular.columns import Table, check_unique_columns, read_table
-from hetcal.tabular.cross_fitting import CrossFitSettings, FitRows, cross_fit, number_of_parts
 from hetcal.tabular.defaults import NETWORK_SIZES
 from hetcal.tabular.encoding import TableEncoder
-from hetcal.tabular.rows import (
-    check_groups,
-    check_weights,
-    consist_of_repeats,
-    cut_mixed_rows,
-    draw_seed,
-    merge_equal_rows,
-)
+from hetcal.tabular.preparing import ReadTarget, TrainingRows, prepare_table
+from hetcal.tabular.rows import draw_seed
+from hetcal.tabular.sources import is_stream
+from hetcal.tabular.streaming import prepare_stream
 from hetcal.training import train
+from hetcal.training.cross_fitting import FitRows, cross_fit
+from hetcal.training.parts import number_of_parts
+from hetcal.training.settings import CrossFitSettings
+from hetcal.training.streams import RowStream
 
 COLUMN_ORDERS = ("by_name", "as_fitted")
 # Settings that are passed on to the training of one network, and of an ensemble whose members hold out rows.
@@ -70,34 +66,6 @@ TRAINING_SETTINGS = (
 CROSS_FIT_SETTINGS = ("learning_rate", "weight_decay", "batch_size", "max_steps", "max_epochs", "max_seconds")
 # Number of rows that are encoded at once in prediction, so that memory beyond input and output stays bounded.
 CHUNK_ROWS = 16_384
-
-
-@dataclass
-class TrainingRows:
-    """The rows of one fit: those with weight, equal ones merged, encoded."""
-
-    target: NDArray[Any]  # (n,) or (n, k), as the subclass read it
-    weights: Floats  # (n,)
-    copies: Floats  # (n,) given rows that each row stands for
-    total: float  # number of given rows, where a weight of 2 counts like two rows
-    groups: NDArray[np.int64] | None  # (n,)
-    encoder: TableEncoder
-    x: Tensor  # (n, inputs), what the network sees
-    seed: int
-
-    @property
-    def counts(self) -> Floats:
-        """The weights, scaled so that their sum is the number of given rows."""
-        return self.weights * (self.total / self.weights.sum())
-
-    @property
-    def are_repeated(self) -> bool:
-        """Whether shares of the weight of every row are held out, instead of whole rows or groups."""
-        return self.groups is None and consist_of_repeats(self.copies)
-
-    @property
-    def n_targets(self) -> int:
-        return 1 if self.target.ndim == 1 else int(self.target.shape[1])
 
 
 class TabularModel(BaseEstimator):
@@ -196,43 +164,24 @@ class TabularModel(BaseEstimator):
         y: Any,
         sample_weight: Any,
         groups: Any,
-        read_target: Callable[[NDArray[Any]], NDArray[Any]],
+        read_target: ReadTarget,
         *,
         are_classes: bool = False,
     ) -> TrainingRows:
         """Prepare the arguments of `fit` for training; `read_target` checks y and returns it as an array."""
         check_choice("column_order", self.column_order, COLUMN_ORDERS)
+        if is_stream(X):
+            if are_classes:
+                advice = "read the rows into memory first"
+                raise must("X", "be a table for HCClassifier", type(X).__name__, advice, TypeError)
+            seed = draw_seed(self.random_state)
+            return prepare_stream(X, y, sample_weight, groups, read_target, seed, lambda one: self._read(one, True))
         table = self._read(X, reset=True)
         if y is None:
             name = type(self).__name__
             raise ValueError(f"y must be given: {name} requires y to be passed, but the target y is None")
-        if sparse.issparse(y):
-            raise must("y", "be dense", f"a sparse {type(y).__name__}", "call y.toarray().ravel()", TypeError)
-        target = read_target(np.asarray(y))
-        if len(target) != len(table):
-            rule = f"have one value per row of X ({len(table)})"
-            raise must("y", rule, f"{len(target)} values", "give both the same length")
-        weights, unit = check_weights(sample_weight, table)
-        codes = check_groups(groups, len(table))
-        rows, weights, copies = merge_equal_rows(table, target, weights, codes)
-        if are_classes and not consist_of_repeats(copies):
-            pieces, counts = cut_mixed_rows(table.take(rows), weights)
-            rows, weights, copies = rows[pieces], weights[pieces] / counts, copies[pieces] / counts
-        if len(rows) < 2:
-            advice = "a standard deviation cannot be learned from one row"
-            raise must("X", "have at least 2 different rows", f"n_samples={len(rows)}", advice)
-        table = table.take(rows)
-        with np.errstate(over="ignore"):
-            frequencies = np.maximum(copies, weights * unit)  # a weight of 2 counts like two rows
-        encoder = TableEncoder().fit(table, weights, frequencies)
-        if not encoder.is_informative:
-            message = "no column of X varies; every row gets the same prediction"
-            warnings.warn(message, DegenerateDataWarning, stacklevel=4)
-        x = torch.from_numpy(encoder.transform(table))
         seed = draw_seed(self.random_state)
-        codes = None if codes is None else codes[rows]
-        total = min(float(frequencies.sum()), 2.0**53)  # weights may be astronomical
-        return TrainingRows(target[rows], weights, copies, total, codes, encoder, x, seed)
+        return prepare_table(table, y, sample_weight, groups, read_target, seed, are_classes=are_classes)
 
     def _train(
         self,
@@ -243,6 +192,7 @@ class TabularModel(BaseEstimator):
         n_targets: int,
         family: str | Family = "gaussian",
         objective_weight: float = 1.0,
+        stream: RowStream | None = None,
     ) -> tuple[nn.Module, History]:
         """Train a new estimator on the rows; y is their target in the form that the objective accepts."""
         estimator = self._build(rows.x.shape[1], n_targets, family, rows.seed)
@@ -256,6 +206,7 @@ class TabularModel(BaseEstimator):
                 sample_weight=torch.from_numpy(rows.weights),
                 groups=None if rows.groups is None else torch.from_numpy(rows.groups),
                 copies=torch.from_numpy(rows.copies) if rows.are_repeated else None,
+                stream=stream,
                 objective_weight=objective_weight,
                 seed=rows.seed,
                 device=self.device,
@@ -267,14 +218,20 @@ class TabularModel(BaseEstimator):
         return estimator, history
 
     def _cross_fit(
-        self, objective: Objective, rows: TrainingRows, y: Tensor, family: str | Family
+        self,
+        objective: Objective,
+        rows: TrainingRows,
+        y: Tensor,
+        family: str | Family,
+        stream: RowStream | None = None,
     ) -> tuple[CrossEnsemble, History, HeldOut]:
         """Train a new `CrossEnsemble` on the rows, and return it with the predictions of held-out rows."""
         check_device(self.device)
         if rows.groups is not None:
             check_two_groups(rows.groups)
         n, n_inputs = rows.x.shape
-        groups = plan_groups(round(rows.copies.sum()) if rows.are_repeated else n, n_inputs)
+        in_memory = round(rows.copies.sum()) if rows.are_repeated else n
+        groups = plan_groups(in_memory if stream is None else len(stream), n_inputs)
         if self.network is not None:
             groups = [MemberGroup(0.0, 0.0)] * 2  # the same network in both; they differ in their parts
         n_numbers = len(np.ravel(rows.encoder.scaler.spread))
@@ -289,6 +246,7 @@ class TabularModel(BaseEstimator):
             rows.groups,
             rows.are_repeated,
             family=family_of_members(family),
+            stream=stream,
         )
         settings = CrossFitSettings(seed=rows.seed, progress=self.progress, **self._given(CROSS_FIT_SETTINGS))
         history, held_out = cross_fit(ensemble, objective, fit_rows, settings)

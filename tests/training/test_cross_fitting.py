@@ -12,15 +12,10 @@ from hetcal.exceptions import TrainingDivergedError, TrainingWarning
 from hetcal.networks import MemberMLPs
 from hetcal.objectives import crps_loss
 from hetcal.prediction import Prediction
-from hetcal.tabular import cross_fitting
-from hetcal.tabular.cross_fitting import (
-    CrossFit,
-    CrossFitSettings,
-    FitRows,
-    cross_fit,
-    draw_parts,
-    number_of_parts,
-)
+from hetcal.training import cross_fitting
+from hetcal.training.cross_fitting import CrossFit, FitRows, cross_fit
+from hetcal.training.parts import draw_parts, number_of_parts
+from hetcal.training.settings import CrossFitSettings
 
 GROUPS, PARTS = 2, 4
 MEMBERS = GROUPS * PARTS
@@ -147,10 +142,8 @@ def test_repeated_rows_train_on_all_rows():
 def test_no_member_trains_on_rows_that_it_holds_out(monkeypatch, never_hopeless):
     """Batches of equal size; in each pass a member sees each of its rows at most once."""
     run = started(table(), max_epochs=3, batch_size=8)
-    seen, original = [], CrossFit.take_step
-    monkeypatch.setattr(
-        CrossFit, "take_step", lambda self, step, index: (seen.append(index), original(self, step, index))
-    )
+    seen, original = [], CrossFit.orders
+    monkeypatch.setattr(CrossFit, "orders", lambda self: (seen.append(index) or index for index in original(self)))
     run.train()
     assert {tuple(index.shape) for index in seen} == {(MEMBERS, 8)}
     steps_per_pass = run.n_train // 8

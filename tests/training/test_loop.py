@@ -16,7 +16,10 @@ from hetcal.exceptions import TrainingDivergedError, TrainingInterrupted, Traini
 from hetcal.networks import MLP
 from hetcal.objectives import gaussian_nll, nll_loss, scaled_crps, squared_error
 from hetcal.prediction import Prediction
-from hetcal.training import TrainingRun, TrainingSettings, batches, check_rows, rate_factor, split_tensors, train
+from hetcal.training import TrainingSettings, train
+from hetcal.training.loop import TrainingRun
+from hetcal.training.rows import batches, check_rows, split_tensors
+from hetcal.training.step import rate_factor
 
 GENERATOR = torch.Generator().manual_seed(0)
 X = torch.randn(400, 2, generator=GENERATOR)

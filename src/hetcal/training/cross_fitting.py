@@ -5,18 +5,16 @@ its own, its held-out residuals would be too small.)
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from time import monotonic
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from hetcal._checks import check_number
 from hetcal.estimators.cross_ensemble import CrossEnsemble
 from hetcal.estimators.held_out import HeldOut, SecondOpinion
 from hetcal.exceptions import TrainingDivergedError
@@ -25,64 +23,19 @@ from hetcal.metrics.history import EpochRecord, History, ProgressBar
 from hetcal.networks import LinearInputs
 from hetcal.objectives import Objective, crps_loss
 from hetcal.prediction import Prediction
+from hetcal.training.parts import KeyedParts, RowIndex, divide
+from hetcal.training.settings import CrossFitSettings
+from hetcal.training.streams import RowStream
 
-PARTS = 4
-# A member also holds out this fraction of the next member's part: rows that two members of a group have not seen.
-SHARED_FRACTION = 1 / 8
 # The stopping time is looked for at this many steps, evenly on a logarithmic scale, on at most so many rows a member.
 LOOKS, LOOK_ROWS = 45, 2000
 # The learning rate anneals to almost 0 at the end of each of four cycles, each twice as long as the one before.
 CYCLE_ENDS = (1 / 15, 3 / 15, 7 / 15, 1.0)
 PREDICTION_ROWS = 1024
-# Training rows of a member of a table of 1,000 rows.
-FEW_ROWS = 720
 # Gradients are clipped to this multiple of their usual norm.
 GRADIENT_CLIP = 3.0
 
-RowIndex = NDArray[np.intp]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CrossFitSettings:
-    """The settings of `cross_fit`. `batch_size` and `max_steps` depend on the number of rows if they are None."""
-
-    learning_rate: float = 4e-3
-    weight_decay: float = 0.02
-    batch_size: int | None = None
-    max_steps: int | None = None
-    max_epochs: int | None = None
-    max_seconds: float | None = None
-    seed: int = 0
-    progress: bool | Callable[[int, int], Any] = False
-
-    def __post_init__(self) -> None:
-        check_number("learning_rate", self.learning_rate, 0, open_low=True)
-        check_number("weight_decay", self.weight_decay, 0)
-        for name in ("batch_size", "max_steps", "max_epochs"):
-            if getattr(self, name) is not None:
-                check_number(name, getattr(self, name), 1, integer=True)
-        if self.max_seconds is not None:
-            check_number("max_seconds", self.max_seconds, 0, open_low=True)
-
-    def batch_for(self, n_train: int) -> int:
-        """About a twelfth of the rows, from 32 to 256; more only for more than 30,000 rows."""
-        largest = 256 if n_train <= 30_000 else 512 if n_train <= 100_000 else 1024
-        wanted = self.batch_size or int(np.clip(2 ** round(math.log2(max(n_train / 12, 1))), 32, largest))
-        return min(wanted, n_train)
-
-    def steps_for(self, n_train: int) -> int:
-        """80 passes over the rows, from 2,000 (few rows: 1,300) to 4,000 steps; at most `max_steps` or `max_epochs`."""
-        least = 1300 if n_train <= FEW_ROWS else 2000
-        wanted = int(np.clip(80 * n_train / self.batch_for(n_train), least, 4000))
-        passes = math.inf if self.max_epochs is None else self.max_epochs * (n_train // self.batch_for(n_train))
-        return int(min(wanted, passes, math.inf if self.max_steps is None else self.max_steps))
-
-    def limit_for(self, n_train: int) -> str | None:
-        """The setting that allows fewer steps than usual, or None."""
-        steps = self.steps_for(n_train)
-        if steps == replace(self, max_steps=None, max_epochs=None).steps_for(n_train):
-            return None
-        return f"max_steps={steps}" if steps == self.max_steps else f"max_epochs={self.max_epochs}"
+Batch = tuple[Tensor, Tensor, Tensor]  # x, y and weight: (members, batch, inputs), (..., targets), (members, batch)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +49,8 @@ class FitRows:
     # A table of repeated rows is held out by shares of the weight of every row: members then train on all rows.
     are_repeated: bool = False
     family: Family = GAUSSIAN  # of the members' own distributions, for the objective
+    # More rows than fit into memory, on which networks are trained; the rows above are then a random sample of them.
+    stream: RowStream | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -118,29 +73,6 @@ def cross_fit(
     return run.history, run.finish()
 
 
-def draw_parts(
-    n: int, groups: NDArray[np.int64] | None, parts: int, generator: np.random.Generator
-) -> NDArray[np.intp]:
-    """Number of the part of each row: parts of equal size at random, or of whole groups, the largest ones first."""
-    if groups is None:
-        numbers = np.arange(n) % parts
-        return generator.permutation(numbers)
-    sizes = np.bincount(groups)
-    order = generator.permutation(len(sizes))
-    order = order[np.argsort(-sizes[order], kind="stable")]
-    totals, part_of = np.zeros(parts), np.zeros(len(sizes), dtype=np.intp)
-    for group in order:
-        part_of[group] = totals.argmin()
-        totals[part_of[group]] += sizes[group]
-    return part_of[groups]
-
-
-def number_of_parts(n: int, groups: NDArray[np.int64] | None) -> int:
-    """Four, fewer only for very few rows or groups."""
-    units = n if groups is None else len(np.unique(groups))
-    return int(np.clip(units // 2, 2, PARTS))
-
-
 def as_one_vector(parameters: Sequence[nn.Parameter]) -> nn.Parameter:
     """All values and gradients in one vector each; the parameters become views of it."""
     whole = nn.Parameter(torch.cat([value.detach().flatten() for value in parameters]))
@@ -159,8 +91,11 @@ class CrossFit:
     ) -> None:
         self.ensemble, self.objective, self.rows, self.settings = ensemble, objective, rows, settings
         self.generator = torch.Generator().manual_seed(settings.seed)
-        self.divide(np.random.default_rng(settings.seed))
+        self.keyed = KeyedParts(ensemble.n_groups, ensemble.n_parts, settings.seed)
+        self.own, self.shared, self.seen = self.divide()
         self.n_train = min(len(seen) for seen in self.seen)
+        if rows.stream is not None:
+            self.n_train = max(1, int(self.keyed.share_seen * len(rows.stream)))
         self.batch_size, self.steps = settings.batch_for(self.n_train), settings.steps_for(self.n_train)
         for module in ensemble.networks.modules():
             if isinstance(module, LinearInputs):
@@ -173,33 +108,15 @@ class CrossFit:
         self.found_at = torch.zeros(ensemble.n_groups, dtype=torch.int64, device=device)  # steps
         self.usual_norm, self.bad_steps = math.inf, 0
 
-    def divide(self, generator: np.random.Generator) -> None:
-        """Divide the rows: for each member those it holds out, those of its part first, and those it trains on."""
-        n, parts, groups = len(self.rows), self.ensemble.n_parts, self.rows.groups
-        self.own: list[RowIndex] = []
-        self.shared: list[RowIndex] = []
-        for _ in range(self.ensemble.n_groups):
-            part = draw_parts(n, groups, parts, generator)
-            order = generator.permutation(n)
-            own = [order[part[order] == number] for number in range(parts)]
-            self.own += own
-            self.shared += [self.share(own[(number + 1) % parts]) for number in range(parts)]
-        everything = np.arange(n)
-        self.seen = []
-        for own_rows, shared_rows in zip(self.own, self.shared, strict=True):
-            others = np.setdiff1d(everything, np.concatenate([own_rows, shared_rows]))
-            self.seen.append(torch.from_numpy(everything if self.rows.are_repeated or not len(others) else others))
-
-    def share(self, rows: RowIndex) -> RowIndex:
-        """The rows of the next member's part that this member holds out too: whole groups, if there are groups."""
-        count = int(SHARED_FRACTION * len(rows))
-        if self.rows.groups is None or not count:
-            return rows[:count]
-        groups = self.rows.groups[rows]
-        sizes = np.bincount(groups)
-        known = list(dict.fromkeys(groups.tolist()))
-        taken = [group for group, end in zip(known, sizes[known].cumsum(), strict=True) if end <= 2 * count]
-        return rows[np.isin(groups, taken)]
+    def divide(self) -> tuple[Sequence[RowIndex], Sequence[RowIndex], Sequence[Tensor]]:
+        """Divide the rows: for each member its part, the rows that it holds out besides, and those it trains on."""
+        rows = self.rows
+        if rows.stream is not None:
+            division = self.keyed.divide(rows.stream.sample_keys)
+        else:
+            shape = self.ensemble.n_groups, self.ensemble.n_parts
+            division = divide(len(rows), rows.groups, shape, self.settings.seed, are_repeated=rows.are_repeated)
+        return division.own, division.shared, division.seen
 
     def states(self) -> list[tuple[str, Tensor]]:
         """What training changes, members first: weights, and the statistics of a user's layers such as batch norm."""
@@ -246,18 +163,33 @@ class CrossFit:
                     return
         self.history.stopped = "max_steps"
 
-    def batches(self):  # type: ignore[no-untyped-def]
-        """Row numbers (members, batch), each member's own rows in its own order, without end."""
+    def batches(self) -> Iterator[Batch]:
+        """Rows of each member, in an order of its own, without end."""
+        rows, device = self.rows, self.rows.y.device
+        if rows.stream is None:
+            for index in self.orders():
+                yield rows.x[index], rows.y[index], rows.weight[index]
+            return
+        for block in rows.stream.blocks(self.generator):
+            x, y = block.x.to(device), block.y.reshape(len(block), -1).to(device)
+            seen = self.keyed.seen(block.keys, self.generator)
+            size = min(map(len, seen))
+            order = torch.stack([numbers[:size] for numbers in seen])
+            for index in order.tensor_split(max(1, size // self.batch_size), dim=1) if size else ():
+                yield x[index], y[index], torch.ones(index.shape, device=device)
+
+    def orders(self) -> Iterator[Tensor]:
+        """Row numbers (members, batch), without end."""
         while True:
             orders = [seen[torch.randperm(len(seen), generator=self.generator)[: self.n_train]] for seen in self.seen]
             order = torch.stack(orders)
             for start in range(0, self.n_train - self.batch_size + 1, self.batch_size):
                 yield order[:, start : start + self.batch_size]
 
-    def take_step(self, step: int, index: Tensor) -> None:
-        rows = self.rows
-        prediction = self.of_targets(self.ensemble.member_predictions(rows.x[index]))
-        y, weight = self.squeeze(rows.y[index]), rows.weight[index]
+    def take_step(self, step: int, batch: Batch) -> None:
+        x, y, weight = batch
+        prediction = self.of_targets(self.ensemble.member_predictions(x))
+        y = self.squeeze(y)
         losses = self.objective(prediction, y)  # (members, batch), or (members, batch, targets)
         per_row = self.over_targets(losses)
         loss = (weight * per_row).mean(1).sum()
