@@ -273,7 +273,7 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         weights[list(held_out)] = 0.0  # rows that judge a transform must not shape it
         scale = TargetScale.fit(name, rows.target, rows.weights, weights)
         y = torch.from_numpy(scale.standardize(rows.target))
-        stream = rows.stream(scale.standardize)
+        stream = rows.stream(str(name), scale.standardize)
         if self._is_cross:
             ensemble, history, held = self._cross_fit(objective, rows, y, self.family, stream)
             targets = y.reshape(len(y), -1).double().numpy()

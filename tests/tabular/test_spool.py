@@ -50,7 +50,7 @@ def test_wide_rows_make_short_blocks(monkeypatch):
 
 def test_a_stream_has_no_end_and_standardizes_the_target():
     spool, _, y = filled(n=1500)
-    stream = SpooledRows(spool, np.zeros(0, np.uint64), lambda values: (values / 10).astype(np.float32))
+    stream = SpooledRows(spool, np.zeros(0, np.uint64), "None", lambda values: (values / 10).astype(np.float32))
     blocks = stream.blocks(torch.Generator())
     first, second = next(blocks), next(blocks)
     assert len(stream) == len(first) == len(second) == 1500

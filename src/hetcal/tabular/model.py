@@ -43,7 +43,7 @@ from hetcal.tabular.encoding import TableEncoder
 from hetcal.tabular.preparing import ReadTarget, TrainingRows, prepare_table
 from hetcal.tabular.rows import draw_seed
 from hetcal.tabular.sources import is_stream
-from hetcal.tabular.streaming import prepare_stream
+from hetcal.tabular.streaming import Shard, prepare_stream
 from hetcal.training import train
 from hetcal.training.cross_fitting import FitRows, cross_fit
 from hetcal.training.parts import number_of_parts
@@ -170,7 +170,7 @@ class TabularModel(BaseEstimator):
     ) -> TrainingRows:
         """Prepare the arguments of `fit` for training; `read_target` checks y and returns it as an array."""
         check_choice("column_order", self.column_order, COLUMN_ORDERS)
-        if is_stream(X):
+        if isinstance(X, Shard) or is_stream(X):
             if are_classes:
                 advice = "read the rows into memory first"
                 raise must("X", "be a table for HCClassifier", type(X).__name__, advice, TypeError)

@@ -24,6 +24,7 @@ from hetcal.tabular.rows import (
     merge_equal_rows,
 )
 from hetcal.tabular.spool import Spool, SpooledRows
+from hetcal.training.workers import ALONE, Workers
 
 ReadTarget = Callable[[NDArray[Any]], NDArray[Any]]  # checks y, and returns it as an array
 
@@ -43,6 +44,7 @@ class TrainingRows:
     # All rows, if they do not fit into memory; those above are then a random sample of them, with these keys.
     spool: Spool | None = None
     keys: Keys | None = None
+    workers: Workers = ALONE  # that share the rows of the fit
 
     @property
     def counts(self) -> Floats:
@@ -58,11 +60,11 @@ class TrainingRows:
     def n_targets(self) -> int:
         return 1 if self.target.ndim == 1 else int(self.target.shape[1])
 
-    def stream(self, standardize: Callable[[Floats], NDArray[np.float32]]) -> SpooledRows | None:
-        """All rows for training, with the target in its scale; None if they are in memory."""
+    def stream(self, name: str, standardize: Callable[[Floats], NDArray[np.float32]]) -> SpooledRows | None:
+        """All rows for the training of this name, with the target in its scale; None if they are in memory."""
         if self.spool is None or self.keys is None:
             return None
-        return SpooledRows(self.spool, self.keys, standardize)
+        return SpooledRows(self.spool, self.keys, name, standardize, self.workers, round(self.total))
 
 
 def prepare_table(

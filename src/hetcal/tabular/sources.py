@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from hetcal._checks import Floats, must
 from hetcal.tabular.columns import Table, match_kinds, read_table
 
-BATCH_ROWS = 32_768
-BUFFER_BYTES = 1 << 20
+ROWS_OF_A_BATCH = 32_768
+PAGE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +59,8 @@ class RowSource:
     def __init__(
         self, X: Any, target: str | Sequence[str], group: str | None, read_target: Callable[[NDArray[Any]], Floats]
     ) -> None:
-        self.targets = check_names("y", target)
-        self.group = None if group is None else check_names("groups", group)[0]
+        self.targets = check_column_names("y", target)
+        self.group = None if group is None else check_column_names("groups", group)[0]
         self.read_target = read_target
         if isinstance(X, Iterator):
             X = self.keep(X)
@@ -122,7 +122,7 @@ class RowSource:
                         rows = rows.select(writer.schema.names).cast(writer.schema)
                     except (pa.ArrowException, KeyError):
                         raise must("X", rule, rows.schema.names, "write them alike") from None
-                writer.write_table(rows, row_group_size=BATCH_ROWS)
+                writer.write_table(rows, row_group_size=ROWS_OF_A_BATCH)
         finally:
             if writer is not None:
                 writer.close()
@@ -140,7 +140,7 @@ def as_frame(batch: Any) -> Any:
     return pa.Table.from_batches([batch])
 
 
-def check_names(argument: str, names: Any) -> list[str]:
+def check_column_names(argument: str, names: Any) -> list[str]:
     names = [names] if isinstance(names, str) else names
     if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) for name in names):
         advice = f"for files and batches {argument} is part of X"
@@ -158,16 +158,16 @@ def frames_of(X: Any) -> Callable[[], Iterable[Any]]:
         import pyarrow.dataset as ds
     except ImportError:
         raise ImportError("Parquet files are read by pyarrow; install it with: pip install 'hetcal[cli]'") from None
-    dataset = X if is_dataset(X) else open_folder(Path(X))
+    dataset = X if is_dataset(X) else open_parquet(Path(X))
     options = {}
     if isinstance(dataset, ds.FileSystemDataset):
         check_parts(dataset)
         # Only the pages of a row group that are needed: memory stays bounded.
-        safe = {"use_buffered_stream": True, "buffer_size": BUFFER_BYTES, "pre_buffer": False}
+        safe = {"use_buffered_stream": True, "buffer_size": PAGE_BYTES, "pre_buffer": False}
         options["fragment_scan_options"] = ds.ParquetFragmentScanOptions(**safe)
     return partial(
         dataset.to_batches,
-        batch_size=BATCH_ROWS,
+        batch_size=ROWS_OF_A_BATCH,
         batch_readahead=1,
         fragment_readahead=1,
         use_threads=False,
@@ -175,7 +175,7 @@ def frames_of(X: Any) -> Callable[[], Iterable[Any]]:
     )
 
 
-def open_folder(path: Path) -> Any:
+def open_parquet(path: Path) -> Any:
     """The data set in a Parquet file, or in a folder of them."""
     import pyarrow.dataset as ds
 

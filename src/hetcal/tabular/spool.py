@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from hetcal._checks import Floats
 from hetcal.splitting import Keys
-from hetcal.training.streams import Block
+from hetcal.training.streams import StreamBlock
+from hetcal.training.workers import ALONE, Workers
 
 # Rows that are next to each other in the file are read together, and many such runs are shuffled together.
 RUN_ROWS = 1024
@@ -69,14 +70,18 @@ class SpooledRows:
 
     spool: Spool
     sample_keys: Keys
+    name: str  # of the training
     standardize: Callable[[Floats], NDArray[np.float32]]  # from y to the numbers that are trained on
 
-    def __len__(self) -> int:
-        return len(self.spool)
+    workers: Workers = ALONE  # each has a spool of its own
+    total: int | None = None  # rows of all workers
 
-    def blocks(self, generator: torch.Generator) -> Iterator[Block]:
+    def __len__(self) -> int:
+        return len(self.spool) if self.total is None else self.total
+
+    def blocks(self, generator: torch.Generator) -> Iterator[StreamBlock]:
         while True:
             for records in self.spool.blocks(generator):
                 y = records["y"][:, 0] if records["y"].shape[1] == 1 else records["y"]
                 x = torch.from_numpy(np.ascontiguousarray(records["x"]))
-                yield Block(x, torch.from_numpy(self.standardize(y)), records["key"].copy())
+                yield StreamBlock(x, torch.from_numpy(self.standardize(y)), records["key"].copy())

@@ -6,7 +6,7 @@ into the sample is fitted exactly as if it were given as a table.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,8 +22,11 @@ from hetcal.tabular.preparing import ReadTarget, TrainingRows, prepare_table, wa
 from hetcal.tabular.rows import number_equal_rows, numbers_repeat
 from hetcal.tabular.sources import RowSource, SourceRows
 from hetcal.tabular.spool import Spool
+from hetcal.training.workers import ALONE, Workers
 
 SAMPLE_ROWS = 100_000
+
+Range = tuple[float, float] | None
 
 
 def prepare_stream(
@@ -39,10 +42,13 @@ def prepare_stream(
     if sample_weight is not None:
         advice = "repeat rows, or give a table in memory"
         raise must("sample_weight", "be None for files and batches", type(sample_weight).__name__, advice)
-    source = RowSource(X, y, groups, read_target)
-    sample = Sample(SAMPLE_ROWS, np.random.default_rng(seed))
-    for rows in source:
-        sample.add(rows)
+    if isinstance(X, Shard):
+        source, sample, workers = RowSource(X.frames, y, groups, read_target), X.sample, X.workers
+    else:
+        source, workers = RowSource(X, y, groups, read_target), ALONE
+        sample = Sample(SAMPLE_ROWS, np.random.default_rng(seed))
+        for rows in source:
+            sample.add(rows)
     if not sample.seen:
         raise must("X", "have rows", "none", "give a file with rows")
     table, target, labels, numbers = sample.rows()
@@ -64,7 +70,7 @@ def prepare_stream(
     keys = keys_of(SourceRows(table, target, labels), numbers if are_repeated else None)
     ones = np.ones(len(target))
     x = torch.from_numpy(encoder.transform(table))
-    return TrainingRows(target, ones, ones, float(len(spool)), None, encoder, x, seed, spool, keys)
+    return TrainingRows(target, ones, ones, float(sample.seen), None, encoder, x, seed, spool, keys, workers)
 
 
 @dataclass
@@ -74,7 +80,7 @@ class Sample:
     size: int
     generator: np.random.Generator
     seen: int = 0
-    ranges: dict[str, tuple[float, float] | None] = field(default_factory=dict)
+    ranges: dict[str, Range] = field(default_factory=dict)
     parts: list[tuple[Floats, NDArray[np.int64], SourceRows]] = field(default_factory=list)
     kept: int = 0
     limit: float = 1.0  # rows whose random number is above it cannot be in the sample
@@ -88,8 +94,7 @@ class Sample:
         self.seen, self.kept = self.seen + len(rows.y), self.kept + len(chosen)
         for name, values in rows.table.columns.items():
             if rows.table.kind(name) != "text":
-                ranges = [seen for seen in (self.ranges.get(name), range_of(values)) if seen is not None]
-                self.ranges[name] = (min(low for low, _ in ranges), max(high for _, high in ranges)) if ranges else None
+                self.ranges[name] = wider(self.ranges.get(name), range_of(values))
         if self.kept > 2 * self.size:
             self.cut()
 
@@ -111,6 +116,28 @@ class Sample:
         target = np.concatenate([rows.y for _, _, rows in self.parts])
         numbers = np.concatenate([numbers for _, numbers, _ in self.parts])
         return table, target, np.concatenate(groups) if groups else None, numbers
+
+    def merge(self, other: "Sample") -> None:
+        """Add the sample of other rows of the same stream; both must have been drawn with the same `limit`."""
+        self.parts += [(draws, self.seen + numbers, rows) for draws, numbers, rows in other.parts]
+        self.seen, self.kept = self.seen + other.seen, self.kept + other.kept
+        for name, seen in other.ranges.items():
+            self.ranges[name] = wider(self.ranges.get(name), seen)
+
+
+def wider(first: Range, second: Range) -> Range:
+    """The range that covers both; None covers nothing."""
+    known = [one for one in (first, second) if one is not None]
+    return (min(low for low, _ in known), max(high for _, high in known)) if known else None
+
+
+@dataclass(frozen=True, eq=False)
+class Shard:
+    """The rows of one of several processes that fit a model together, and the sample that all of them have."""
+
+    frames: Callable[[], Iterable[Any]]  # its batches
+    sample: Sample  # of the rows of all processes
+    workers: Workers
 
 
 def take(rows: SourceRows, index: NDArray[Any]) -> SourceRows:

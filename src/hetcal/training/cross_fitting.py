@@ -6,7 +6,7 @@ its own, its held-out residuals would be too small.)
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from time import monotonic
 
@@ -25,7 +25,8 @@ from hetcal.objectives import Objective, crps_loss
 from hetcal.prediction import Prediction
 from hetcal.training.parts import KeyedParts, RowIndex, divide
 from hetcal.training.settings import CrossFitSettings
-from hetcal.training.streams import RowStream
+from hetcal.training.streams import RowStream, share_of
+from hetcal.training.workers import ALONE, State
 
 # The stopping time is looked for at this many steps, evenly on a logarithmic scale, on at most so many rows a member.
 LOOKS, LOOK_ROWS = 45, 2000
@@ -35,7 +36,9 @@ PREDICTION_ROWS = 1024
 # Gradients are clipped to this multiple of their usual norm.
 GRADIENT_CLIP = 3.0
 
-Batch = tuple[Tensor, Tensor, Tensor]  # x, y and weight: (members, batch, inputs), (..., targets), (members, batch)
+MemberBatch = tuple[
+    Tensor, Tensor, Tensor
+]  # x, y and weight: (members, batch, inputs), (..., targets), (members, batch)
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +103,8 @@ class CrossFit:
         for module in ensemble.networks.modules():
             if isinstance(module, LinearInputs):
                 module.fit(rows.x, rows.weight)
+        self.workers = ALONE if rows.stream is None else rows.stream.workers
+        self.name = "" if rows.stream is None else rows.stream.name
         self.optimizer = self.build_optimizer()
         self.history, self.steps_done = History(), 0
         self.best = {name: value.detach().clone() for name, value in self.states()}
@@ -148,12 +153,13 @@ class CrossFit:
         start, limit = monotonic(), self.settings.max_seconds
         self.ensemble.train()
         with ProgressBar(self.settings.progress, self.steps) as bar:
-            for step in range(self.steps):
+            for step in range(self.resume(), self.steps):
                 self.take_step(step, next(batches))
-                bar.update()
-                is_late = limit is not None and monotonic() - start > limit
+                bar.update(self.steps_done - bar.done)
+                is_late = limit is not None and self.workers.any(monotonic() - start > limit)
                 if step + 1 in look_at or is_late:
                     self.look(step + 1, *validation)
+                    self.workers.save(self.name, self.state)
                     bar.set_postfix(held_out=f"{self.history.criterion[-1]:.4f}")
                 if is_late:
                     self.history.stopped = "max_seconds"
@@ -163,19 +169,44 @@ class CrossFit:
                     return
         self.history.stopped = "max_steps"
 
-    def batches(self) -> Iterator[Batch]:
+    def state(self) -> State:
+        """Everything that the next steps depend on, except for the order of the rows."""
+        return {
+            "weights": {name: value.detach().clone() for name, value in self.states()},
+            "best": self.best,
+            "lowest": [self.lowest, self.found_at],
+            "optimizer": self.optimizer.state_dict(),
+            "counts": [self.usual_norm, self.bad_steps, self.steps_done],
+            "history": asdict(self.history),
+        }
+
+    @torch.no_grad()
+    def resume(self) -> int:
+        """Go on where a process that failed has saved its state; return the number of the next step."""
+        state = self.workers.restore(self.name)
+        if state is not None:
+            for name, value in self.states():
+                value.copy_(state["weights"][name])
+            self.best, (self.lowest, self.found_at) = state["best"], state["lowest"]
+            self.optimizer.load_state_dict(state["optimizer"])
+            self.usual_norm, self.bad_steps, self.steps_done = state["counts"]
+            self.history = History(**state["history"])
+        return self.steps_done
+
+    def batches(self) -> Iterator[MemberBatch]:
         """Rows of each member, in an order of its own, without end."""
         rows, device = self.rows, self.rows.y.device
         if rows.stream is None:
             for index in self.orders():
                 yield rows.x[index], rows.y[index], rows.weight[index]
             return
+        batch_size = share_of(self.workers, self.batch_size)
         for block in rows.stream.blocks(self.generator):
             x, y = block.x.to(device), block.y.reshape(len(block), -1).to(device)
             seen = self.keyed.seen(block.keys, self.generator)
             size = min(map(len, seen))
             order = torch.stack([numbers[:size] for numbers in seen])
-            for index in order.tensor_split(max(1, size // self.batch_size), dim=1) if size else ():
+            for index in order.tensor_split(max(1, size // batch_size), dim=1) if size else ():
                 yield x[index], y[index], torch.ones(index.shape, device=device)
 
     def orders(self) -> Iterator[Tensor]:
@@ -186,7 +217,7 @@ class CrossFit:
             for start in range(0, self.n_train - self.batch_size + 1, self.batch_size):
                 yield order[:, start : start + self.batch_size]
 
-    def take_step(self, step: int, batch: Batch) -> None:
+    def take_step(self, step: int, batch: MemberBatch) -> None:
         x, y, weight = batch
         prediction = self.of_targets(self.ensemble.member_predictions(x))
         y = self.squeeze(y)
@@ -205,8 +236,10 @@ class CrossFit:
     def clip_and_step(self, loss: Tensor, step: int) -> None:
         """One optimizer step; a step whose loss or gradient is not finite is omitted."""
         gradients = [value.grad for group in self.optimizer.param_groups for value in group["params"]]
+        loss = loss.detach()
+        self.workers.average_([*gradients, loss])
         norm = float(torch.nn.utils.get_total_norm(gradients))
-        if math.isfinite(norm) and math.isfinite(float(loss.detach())):
+        if math.isfinite(norm) and math.isfinite(float(loss)):
             limit = GRADIENT_CLIP * self.usual_norm
             if norm > limit:
                 torch._foreach_mul_(gradients, limit / norm)
@@ -219,7 +252,7 @@ class CrossFit:
             self.bad_steps += 1
             if self.bad_steps > min(20, self.steps - 1):
                 raise TrainingDivergedError(
-                    f"the loss must be finite, got loss={float(loss.detach())} in {self.bad_steps} steps in a row "
+                    f"the loss must be finite, got loss={float(loss)} in {self.bad_steps} steps in a row "
                     f"(step {step}); lower the learning_rate, or check the network and the scale of x and y"
                 )
         torch._foreach_zero_(gradients)

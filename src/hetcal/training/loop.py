@@ -8,7 +8,7 @@ Everything else serves these two lines: settings, batches, early stopping, histo
 
 import math
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import asdict, fields
 from itertools import islice
 from time import monotonic
 from typing import Any
@@ -34,6 +34,7 @@ from hetcal.training.rows import (
 from hetcal.training.settings import TrainingSettings
 from hetcal.training.step import Step, annealing
 from hetcal.training.streams import RowStream, is_validation, stream_batches
+from hetcal.training.workers import ALONE, State
 
 # Even with very few rows, noise must not dominate the inputs.
 MAX_INPUT_NOISE = 0.3
@@ -125,6 +126,8 @@ class TrainingRun:
         self.generator = torch.Generator().manual_seed(settings.seed)
         self.training, self.validation = split_tensors(rows, settings.validation_fraction, self.generator, groups)
         n, self.n_train, self.source = len(rows), len(self.training), None
+        self.workers = ALONE if stream is None else stream.workers
+        self.name = "" if stream is None else stream.name
         if stream is not None:
             held_out = torch.from_numpy(is_validation(stream.sample_keys, settings.validation_fraction, settings.seed))
             self.training, self.validation = rows.take((~held_out).nonzero()[:, 0]), rows.take(held_out.nonzero()[:, 0])
@@ -136,7 +139,7 @@ class TrainingRun:
             self.training = self.validation = rows
         self.noise_std = min(MAX_INPUT_NOISE, settings.input_noise / n**0.5)
         self.planned_steps = settings.planned_steps(self.n_train if self.source else len(self.training))
-        self.step, self.best_step = Step(estimator, settings, n, self.planned_steps), 0
+        self.step, self.best_step = Step(estimator, settings, n, self.planned_steps, self.workers), 0
         self.best = BestEpoch(estimator)
         falls = len(self.validation) and rows.y.is_floating_point()  # not for classes, which were not measured
         self.dropout = [layer for layer in estimator.modules() if falls and getattr(layer, "is_regularizer", False)]
@@ -144,9 +147,11 @@ class TrainingRun:
 
     def train_epochs(self) -> None:
         """Train until patience, steps or epochs are exhausted."""
-        settings, history, start = self.settings, self.history, monotonic()
+        settings, start, limit = self.settings, monotonic(), self.settings.max_seconds
+        first = self.resume()
+        history = self.history
         with ProgressBar(settings.progress, self.planned_steps) as bar:
-            for epoch in range(settings.max_epochs):
+            for epoch in range(first, settings.max_epochs):
                 self.train_epoch(epoch)
                 if len(self.validation):
                     self.validate(epoch)
@@ -156,8 +161,9 @@ class TrainingRun:
                 ends = {
                     "patience": len(self.validation) > 0 and patience >= settings.patience,
                     "max_steps": self.step.steps >= settings.max_steps,
-                    "max_seconds": settings.max_seconds is not None and seconds > settings.max_seconds,
+                    "max_seconds": limit is not None and self.workers.any(seconds > limit),
                 }
+                self.workers.save(self.name, self.state)
                 if any(ends.values()):
                     history.stopped = next(reason for reason, holds in ends.items() if holds)
                     return
@@ -175,6 +181,22 @@ class TrainingRun:
             self.step((batch.weight * loss).mean(), epoch)
             record.add(batch.y, batch.weight, prediction, objective_rows, own_rows)
         record.append_to(self.history.train)
+
+    def state(self) -> State:
+        """Everything that the next epochs depend on, except for the order of the rows."""
+        best = {"epoch": self.best.epoch, "score": self.best.score, "weights": self.best.weights}
+        weights, history = self.estimator.state_dict(), asdict(self.history)
+        return {"weights": weights, "best": best, "best_step": self.best_step, "history": history, **self.step.state()}
+
+    def resume(self) -> int:
+        """Go on where a process that failed has saved its state; return the number of the next epoch."""
+        state = self.workers.restore(self.name)
+        if state is not None:
+            self.estimator.load_state_dict(state["weights"])
+            self.step.load(state)
+            self.best_step, self.history = state["best_step"], History(**state["history"])
+            vars(self.best).update(state["best"])
+        return len(self.history)
 
     def epoch_batches(self) -> Iterator[TensorRows]:
         """The batches of one pass over the rows, or of so many steps if the rows are a stream."""

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hetcal.splitting import Keys, hash_keys, uniform_of
+from hetcal.training.rows import GroupNumbers
 
 PARTS = 4
 # A member also holds out this fraction of the next member's part: rows that two members of a group have not seen.
@@ -16,7 +17,6 @@ SHARED_FRACTION = 1 / 8
 PART, SHARED = 2, 3  # distinguish these uses of the keys from others
 
 RowIndex = NDArray[np.intp]
-GroupNumbers = NDArray[np.int64] | None
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from torch import Tensor
 from hetcal.estimators.base import parameter_groups
 from hetcal.exceptions import TrainingDivergedError
 from hetcal.training.settings import TrainingSettings
+from hetcal.training.workers import ALONE, State, Workers
 
 # Up to this number of rows `weight_decay` applies in full.
 WEIGHT_DECAY_ROWS = 1000
@@ -19,7 +20,10 @@ WARM_UP_STEPS = 100  # at most a tenth of the planned ones
 class Step:
     """One optimizer step; a loss or gradient that is not finite is skipped and the learning rate halved."""
 
-    def __init__(self, estimator: Any, settings: TrainingSettings, n_rows: int, planned_steps: int) -> None:
+    def __init__(
+        self, estimator: Any, settings: TrainingSettings, n_rows: int, planned_steps: int, workers: Workers = ALONE
+    ) -> None:
+        self.workers = workers
         groups = parameter_groups(estimator, settings.weight_decay * min(1, WEIGHT_DECAY_ROWS / n_rows))
         self.parameters = list(estimator.parameters())
         self.optimizer = torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
@@ -32,6 +36,8 @@ class Step:
         self.optimizer.zero_grad()
         loss.backward()
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        loss = loss.detach()
+        self.workers.average_([*gradients, loss])
         norm = float(torch.nn.utils.get_total_norm(gradients))
         if not (math.isfinite(norm) and math.isfinite(float(loss.detach()))):
             self._skip(loss, norm, epoch)
@@ -45,6 +51,18 @@ class Step:
         self.optimizer.step()
         self.schedule.step()
         self.bad_steps = 0
+
+    def state(self) -> State:
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "rates": [list(self.schedule.base_lrs), self.schedule.last_epoch],
+            "counts": [self.usual_norm, self.steps, self.bad_steps],
+        }
+
+    def load(self, state: State) -> None:
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.schedule.base_lrs, self.schedule.last_epoch = state["rates"]
+        self.usual_norm, self.steps, self.bad_steps = state["counts"]
 
     def _skip(self, loss: Tensor, norm: float, epoch: int) -> None:
         self.bad_steps += 1

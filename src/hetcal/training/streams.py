@@ -17,12 +17,13 @@ from torch import Tensor
 from hetcal.splitting import Keys, uniform_of
 from hetcal.training.rows import TensorRows
 from hetcal.training.settings import TrainingSettings
+from hetcal.training.workers import Workers
 
 VALIDATION = 1  # distinguishes this use of the keys from others
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class StreamBlock:
     """Rows of a stream, in random order."""
 
     x: Tensor  # (n, inputs)
@@ -34,16 +35,26 @@ class Block:
 
 
 class RowStream(Protocol):
-    """The rows; its length is their number."""
+    """The rows; its length is their number, in all processes."""
 
     @property
     def sample_keys(self) -> Keys:
         """The keys of the rows of the sample that comes with it."""
         ...
 
+    @property
+    def name(self) -> str:
+        """Tells the trainings of one fit apart."""
+        ...
+
+    @property
+    def workers(self) -> Workers:
+        """The processes that share the rows; `blocks` has those of this process."""
+        ...
+
     def __len__(self) -> int: ...
 
-    def blocks(self, generator: torch.Generator) -> Iterator[Block]:
+    def blocks(self, generator: torch.Generator) -> Iterator[StreamBlock]:
         """All rows in random order, then all of them in another order, and so on without end."""
         ...
 
@@ -55,8 +66,14 @@ def is_validation(keys: Keys, fraction: float, seed: int) -> NDArray[np.bool_]:
 
 def stream_batches(stream: RowStream, settings: TrainingSettings, generator: torch.Generator) -> Iterator[TensorRows]:
     """Training rows of a stream in batches of nearly equal size, without end."""
+    batch_size = share_of(stream.workers, settings.batch_size)
     for block in stream.blocks(generator):
         seen = torch.from_numpy(np.flatnonzero(~is_validation(block.keys, settings.validation_fraction, settings.seed)))
-        for index in seen.tensor_split(math.ceil(len(seen) / settings.batch_size)) if len(seen) else ():
+        for index in seen.tensor_split(math.ceil(len(seen) / batch_size)) if len(seen) else ():
             x, y = block.x[index].to(settings.device), block.y[index].to(settings.device)
             yield TensorRows(x, y, torch.ones(len(y), device=y.device), index.to(y.device))
+
+
+def share_of(workers: Workers, batch_size: int) -> int:
+    """The rows that each process takes, so that all together have a batch."""
+    return max(1, round(batch_size / workers.count))
