@@ -152,6 +152,9 @@ class TrainingRun:
         history = self.history
         with ProgressBar(settings.progress, self.planned_steps) as bar:
             for epoch in range(first, settings.max_epochs):
+                if self.step.steps >= settings.max_steps:  # a state that was saved at the end
+                    history.stopped = "max_steps"
+                    return
                 self.train_epoch(epoch)
                 if len(self.validation):
                     self.validate(epoch)

@@ -1,0 +1,2 @@
+"""Ray."""
+from hetcal.ray.training import fit
