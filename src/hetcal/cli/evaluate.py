@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hetcal.cli.columns import Observations, check_group_labels, check_numbers, fingerprint_of, split_columns
 from hetcal.cli.judging import judge_model, judge_prediction, write_report
 from hetcal.cli.options import EvaluateOptions
-from hetcal.cli.predictions import describe_intervals, read_predictions
+from hetcal.cli.predictions import describe_intervals, describe_mean, read_predictions
 from hetcal.cli.reproduce import command_line, shown_name
 from hetcal.cli.tables import read_file
 from hetcal.exceptions import OtherTargetWarning, TrainingRowsWarning
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def evaluate_file(options: EvaluateOptions) -> dict[str, Any]:
     """Evaluate a model file on a table, or a table of predictions, and write the report if requested."""
-    about: dict[str, Any] = {"form": None, "intervals": [], "training_rows": 0}
+    about: dict[str, Any] = {"form": None, "intervals": [], "mean": None, "training_rows": 0}
     if options.table is None:
         content, found = evaluate_predictions(options)
     elif options.mean or options.std or options.lower or options.upper or options.quantile or options.drop:
@@ -94,12 +94,19 @@ def evaluate_predictions(options: EvaluateOptions) -> tuple[dict[str, Any], dict
     data = read_file(str(options.file), options.csv_format, drop=options.drop)
     given = read_predictions(data, options)
     observations = split_columns(data, options.target, options.group, others=given.columns)
+    mean = describe_mean(given, observations.y, observations.groups)
     content = judge_prediction(
         observations,
         given.prediction,
         target=options.target,
         group=options.group,
-        data={"file": shown_name(options.file), "rows": len(observations), "predictions": given.form},
+        data={
+            "file": shown_name(options.file),
+            "rows": len(observations),
+            "predictions": given.form,
+            **({} if mean is None else {"bias of the mean": mean["text"]}),
+        },
         reproduce=[command_line(options)],
     )
-    return content, {"form": given.form, "intervals": describe_intervals(given, observations.y)}
+    found = {"form": given.form, "intervals": describe_intervals(given, observations.y)}
+    return content, {**found, "mean": mean}

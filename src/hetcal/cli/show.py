@@ -51,6 +51,7 @@ def evaluated(result: dict[str, Any]) -> list[str]:
     if result["training_rows"]:
         lines.append(f"{result['training_rows']} of {result['rows']} rows are rows that the model was trained on")
     lines += [interval["text"] for interval in result["intervals"]]
+    lines += [result["mean"]["text"]] if result["mean"] else []
     return [*lines, *[""] * bool(lines), *judged(result)]
 
 
