@@ -255,3 +255,18 @@ def test_the_table_of_training_is_recognized(tmp_path):
     assert "trained on" in str(result["report"]["data"])
     frame.assign(y=frame["y"] + 1e-9).to_parquet(tmp_path / "test.parquet")
     assert evaluate_file(options)["training_rows"] == 0
+
+
+def test_rows_without_a_target_are_omitted(normal, model):
+    frame, path = normal
+    frame.loc[[1, 5], "y"] = None
+    frame[["y", "mean", "std"]].to_csv(path, index=False)
+    with pytest.raises(ValueError, match="see rows 3, 7; remove these rows, or omit them with --drop-missing-target"):
+        evaluate_predictions(path, target="y")
+    result = evaluate_predictions(path, target="y", drop_missing_target=True)
+    assert (result["rows"], result["omitted"]) == (398, 2)
+    assert "Rows without a target, omitted: 2" in render_result(result)
+    _, table, folder = model
+    table.assign(y=table["y"].mask(table.index == 7)).to_csv(folder / "test.csv", index=False)
+    result = evaluate_model(folder, target="y", drop_missing_target=True)
+    assert (result["rows"], result["omitted"]) == (79, 1)

@@ -98,7 +98,7 @@ def check_numbers(data: NumberedTable, role: str, column: str, positive: bool = 
     if missing.any():
         advice = f"see {name_rows(data, missing)}; remove these rows"
         if role == "target":
-            advice += ", or let `hetcal fit` omit them with --drop-missing-target"
+            advice += ", or omit them with --drop-missing-target"
         raise must(name, "have a value in every row", "missing", advice)
     if positive and not (values > 0).all():
         wrong = values <= 0

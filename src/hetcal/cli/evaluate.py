@@ -6,17 +6,27 @@ Predictions in a file are evaluated without torch.
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from hetcal.cli.columns import Observations, check_group_labels, check_numbers, fingerprint_of, split_columns
+from hetcal.cli.columns import (
+    Observations,
+    check_group_labels,
+    check_numbers,
+    drop_missing_target,
+    fingerprint_of,
+    split_columns,
+)
 from hetcal.cli.judging import judge_model, judge_prediction, write_report
 from hetcal.cli.options import EvaluateOptions
 from hetcal.cli.predictions import describe_intervals, describe_mean, read_predictions
 from hetcal.cli.reproduce import command_line, shown_name
-from hetcal.cli.tables import read_file
+from hetcal.cli.tables import NumberedTable, read_file
 from hetcal.exceptions import OtherTargetWarning, TrainingRowsWarning
 from hetcal.tabular.columns import Kind, Table
 
 if TYPE_CHECKING:
     from hetcal.model_files.schema import SummaryDocument
+
+
+OMITTED = "rows without a target, omitted"
 
 
 def evaluate_file(options: EvaluateOptions) -> dict[str, Any]:
@@ -50,13 +60,13 @@ def evaluate_model(options: EvaluateOptions, source: str) -> tuple[dict[str, Any
     kinds: dict[str, Kind] = {**features, target: "numbers"}
     if group is not None:
         kinds.setdefault(group, "text")
-    data = read_file(source, options.csv_format, kinds=kinds)
+    data, omitted = keep_targets(read_file(source, options.csv_format, kinds=kinds), target, options)
     observations = Observations(
         Table({name: data.table.columns[name] for name in features}),
         check_numbers(data, "target", target),
         None if group is None else check_group_labels(data, group),
     )
-    data_facts = {"model": shown_name(options.file), "file": shown_name(source), "rows": len(observations)}
+    data_facts = {"model": shown_name(options.file), "file": shown_name(source), "rows": len(observations), **omitted}
     trained = count_training_rows(observations, summary)
     if trained:
         data_facts["of these, rows that the model was trained on"] = trained
@@ -72,7 +82,16 @@ def evaluate_model(options: EvaluateOptions, source: str) -> tuple[dict[str, Any
         data=data_facts,
         reproduce=[command_line(options)],
     )
-    return content, {"training_rows": trained}
+    return content, {"training_rows": trained, "omitted": omitted.get(OMITTED, 0)}
+
+
+def keep_targets(data: NumberedTable, target: str, options: EvaluateOptions) -> tuple[NumberedTable, dict[str, int]]:
+    """Omit rows without a target if requested, and return what the report and the terminal say about it."""
+    if not options.drop_missing_target:
+        return data, {}
+    kept = drop_missing_target(data, target)
+    omitted = len(data.rows) - len(kept.rows)
+    return kept, {OMITTED: omitted} if omitted else {}
 
 
 def count_training_rows(observations: Observations, summary: "SummaryDocument") -> int:
@@ -92,6 +111,7 @@ def evaluate_predictions(options: EvaluateOptions) -> tuple[dict[str, Any], dict
     if options.target is None:
         raise ValueError("a table of predictions needs --target, the column of the true values")
     data = read_file(str(options.file), options.csv_format, drop=options.drop)
+    data, omitted = keep_targets(data, options.target, options)
     given = read_predictions(data, options)
     observations = split_columns(data, options.target, options.group, others=given.columns)
     mean = describe_mean(given, observations.y, observations.groups)
@@ -103,10 +123,11 @@ def evaluate_predictions(options: EvaluateOptions) -> tuple[dict[str, Any], dict
         data={
             "file": shown_name(options.file),
             "rows": len(observations),
+            **omitted,
             "predictions": given.form,
             **({} if mean is None else {"bias of the mean": mean["text"]}),
         },
         reproduce=[command_line(options)],
     )
-    found = {"form": given.form, "intervals": describe_intervals(given, observations.y)}
-    return content, {**found, "mean": mean}
+    found = {"form": given.form, "intervals": describe_intervals(given, observations.y), "mean": mean}
+    return content, {**found, "omitted": omitted.get(OMITTED, 0)}
