@@ -236,25 +236,33 @@ def test_options_that_make_no_prediction(normal, options, message):
         evaluate_predictions(path, target="y", **options)
 
 
-def test_the_table_of_training_is_recognized(tmp_path):
-    """In any order of rows and columns, and from another format; not if one value differs."""
+def test_training_rows_are_recognized(tmp_path):
+    """In any order of rows and columns, in a part of the table, from another format; not if the values differ."""
     random = np.random.default_rng(0)
-    frame = pd.DataFrame({"a": random.normal(size=80), "town": random.choice(["Aix", "Bonn"], 80)})
+    frame = pd.DataFrame({"a": random.normal(size=300), "town": random.choice(["Aix", "Bonn"], 300)})
     frame.loc[3, "a"] = None
-    frame["y"] = random.normal(size=80)
+    frame["y"] = random.normal(size=300)
     frame.to_csv(tmp_path / "train.csv", index=False)
     settings = {"method": "hnn", "set": ["max_epochs=2", "width=8", "depth=1"], "quiet": True}
     fit_file(FitOptions(table=str(tmp_path / "train.csv"), target="y", out=tmp_path / "model.hetcal", **settings))
-    frame.sample(frac=1, random_state=0)[["y", "town", "a"]].to_parquet(tmp_path / "test.parquet")
     options = EvaluateOptions(file=tmp_path / "model.hetcal", table=str(tmp_path / "test.parquet"))
-    message = r"^test.parquet is the table that model.hetcal was fitted on: 64 of its 80 rows are training rows, which"
+    frame.sample(frac=1, random_state=0)[["y", "town", "a"]].to_parquet(tmp_path / "test.parquet")
+    message = r"^about 240 of 300 rows of test.parquet are rows that model.hetcal was trained on, which look better"
     with pytest.warns(TrainingRowsWarning, match=message):
         result = evaluate_file(options)
-    assert result["training_rows"] == 64
-    assert "64 of 80 rows are rows that the model was trained on" in render_result(result)
+    assert result["training_rows"] == 240
+    assert "About 240 of 300 rows are rows that the model was trained on, so that this" in render_result(result)
     assert "trained on" in str(result["report"]["data"])
+    assert result["report"]["verdict"]["status"] != "good"  # of a model of two epochs, with advice on other rows
+    assert "advice" not in result["report"]
+    frame[:150].to_parquet(tmp_path / "test.parquet")
+    with pytest.warns(TrainingRowsWarning):
+        result = evaluate_file(options)
+    assert 90 <= result["training_rows"] <= 150  # 120 on average, with a standard error of 15
     frame.assign(y=frame["y"] + 1e-9).to_parquet(tmp_path / "test.parquet")
-    assert evaluate_file(options)["training_rows"] == 0
+    result = evaluate_file(options)
+    assert result["training_rows"] == 0
+    assert "advice" in result["report"]
 
 
 def test_rows_without_a_target_are_omitted(normal, model):

@@ -1,6 +1,5 @@
 """Which column of a table is the target, which one holds groups, and which ones are features."""
 
-import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,23 +44,6 @@ def split_columns(
     features = {name: values for name, values in columns.items() if name not in {target, group, *others}}
     groups = None if group is None else check_group_labels(data, group)
     return Observations(Table(features), check_numbers(data, "target", target), groups)
-
-
-def fingerprint_of(rows: Observations) -> str:
-    """Sixteen digits that tell whether another table has the same features and targets, in any order of the rows."""
-    columns = [rows.y]
-    digest = hashlib.sha256()
-    for name in sorted(rows.X.columns):
-        values = rows.X.columns[name]
-        digest.update(f"{name}\0".encode())
-        if values.dtype.kind == "O":  # labels become their numbers in the sorted list of all labels
-            labels, values = np.unique(values.astype(str), return_inverse=True)
-            digest.update("\0".join(labels).encode())
-        columns.append(values.astype(np.int64) if values.dtype.kind == "M" else values.astype(np.float64))
-    order = np.lexsort(columns)
-    for values in columns:
-        digest.update((values[order] + 0).tobytes())  # -0.0 + 0 is 0.0
-    return digest.hexdigest()[:16]
 
 
 def drop_missing_target(data: NumberedTable, target: str) -> NumberedTable:

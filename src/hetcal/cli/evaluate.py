@@ -11,13 +11,13 @@ from hetcal.cli.columns import (
     check_group_labels,
     check_numbers,
     drop_missing_target,
-    fingerprint_of,
     split_columns,
 )
 from hetcal.cli.judging import judge_model, judge_prediction, write_report
 from hetcal.cli.options import EvaluateOptions
 from hetcal.cli.predictions import describe_intervals, describe_mean, read_predictions
 from hetcal.cli.reproduce import command_line, shown_name
+from hetcal.cli.sketches import estimate_training_rows
 from hetcal.cli.tables import NumberedTable, read_file
 from hetcal.exceptions import OtherTargetWarning, TrainingRowsWarning
 from hetcal.tabular.columns import Kind, Table
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from hetcal.model_files.schema import SummaryDocument
 
 
+# The share of the rows from which on training rows matter.
+FEWEST_TRAINING_ROWS = 0.05
 OMITTED = "rows without a target, omitted"
 
 
@@ -70,8 +72,8 @@ def evaluate_model(options: EvaluateOptions, source: str) -> tuple[dict[str, Any
     trained = count_training_rows(observations, summary)
     if trained:
         data_facts["of these, rows that the model was trained on"] = trained
-        message = f"{shown_name(source)} is the table that {shown_name(options.file)} was fitted on: {trained} of its "
-        message += f"{len(observations)} rows are training rows, which look better than new rows; evaluate on others"
+        message = f"about {trained} of {len(observations)} rows of {shown_name(source)} are rows that "
+        message += f"{shown_name(options.file)} was trained on, which look better than new rows; evaluate on others"
         warnings.warn(message, TrainingRowsWarning, stacklevel=2)
     content = judge_model(
         observations,
@@ -82,6 +84,7 @@ def evaluate_model(options: EvaluateOptions, source: str) -> tuple[dict[str, Any
         data=data_facts,
         reproduce=[command_line(options)],
     )
+    content = doubt(content, trained) if trained else content
     return content, {"training_rows": trained, "omitted": omitted.get(OMITTED, 0)}
 
 
@@ -95,10 +98,22 @@ def keep_targets(data: NumberedTable, target: str, options: EvaluateOptions) -> 
 
 
 def count_training_rows(observations: Observations, summary: "SummaryDocument") -> int:
-    """The number of training rows in the table, if it is the one that the model was fitted on; otherwise 0."""
-    if summary.fingerprint is None or fingerprint_of(observations) != summary.fingerprint:
+    """About how many rows the model was trained on; 0 if they are few: equal rows may be a coincidence."""
+    if summary.sketch is None or summary.rows is None:
         return 0
-    return summary.rows or 0
+    trained = estimate_training_rows(observations, summary.sketch, summary.rows)
+    return trained if trained >= FEWEST_TRAINING_ROWS * len(observations) else 0
+
+
+def doubt(content: dict[str, Any], trained: int) -> dict[str, Any]:
+    """Say in the verdict that rows are training rows, and omit the advice, which would rely on it."""
+    verdict = content["verdict"]
+    text = (
+        f"About {trained} of {content['rows']} rows are rows that the model was trained on, so that this verdict says "
+    )
+    text += f"little about new rows. {verdict['text']}"
+    kept = {name: section for name, section in content.items() if name != "advice"}
+    return {**kept, "verdict": {**verdict, "text": text}}
 
 
 def evaluate_predictions(options: EvaluateOptions) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -49,8 +49,6 @@ def judged(result: dict[str, Any]) -> list[str]:
 def evaluated(result: dict[str, Any]) -> list[str]:
     lines = [f"Predictions: {result['form']}"] * bool(result["form"])
     lines += [f"Rows without a target, omitted: {result['omitted']}"] * bool(result["omitted"])
-    if result["training_rows"]:
-        lines.append(f"{result['training_rows']} of {result['rows']} rows are rows that the model was trained on")
     lines += [interval["text"] for interval in result["intervals"]]
     lines += [result["mean"]["text"]] if result["mean"] else []
     return [*lines, *[""] * bool(lines), *judged(result)]
