@@ -1,6 +1,5 @@
 """Which column of a table is the target, which one holds groups, and which ones are features."""
 
-import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,23 +46,6 @@ def split_columns(
     return Observations(Table(features), check_numbers(data, "target", target), groups)
 
 
-def fingerprint_of(rows: Observations) -> str:
-    """Sixteen digits that tell whether another table has the same features and targets, in any order of the rows."""
-    columns = [rows.y]
-    digest = hashlib.sha256()
-    for name in sorted(rows.X.columns):
-        values = rows.X.columns[name]
-        digest.update(f"{name}\0".encode())
-        if values.dtype.kind == "O":  # labels become their numbers in the sorted list of all labels
-            labels, values = np.unique(values.astype(str), return_inverse=True)
-            digest.update("\0".join(labels).encode())
-        columns.append(values.astype(np.int64) if values.dtype.kind == "M" else values.astype(np.float64))
-    order = np.lexsort(columns)
-    for values in columns:
-        digest.update((values[order] + 0).tobytes())  # -0.0 + 0 is 0.0
-    return digest.hexdigest()[:16]
-
-
 def drop_missing_target(data: NumberedTable, target: str) -> NumberedTable:
     """Omit the rows without a target."""
     check_choice("target", target, data.table.columns)
@@ -98,7 +80,7 @@ def check_numbers(data: NumberedTable, role: str, column: str, positive: bool = 
     if missing.any():
         advice = f"see {name_rows(data, missing)}; remove these rows"
         if role == "target":
-            advice += ", or let `hetcal fit` omit them with --drop-missing-target"
+            advice += ", or omit them with --drop-missing-target"
         raise must(name, "have a value in every row", "missing", advice)
     if positive and not (values > 0).all():
         wrong = values <= 0
