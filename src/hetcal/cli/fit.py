@@ -12,6 +12,7 @@ from hetcal._checks import check_choice, check_number, must, underscored
 from hetcal.cli.columns import Observations, check_dropped
 from hetcal.cli.inspecting import inspect_split
 from hetcal.cli.judging import judge_model, write_report
+from hetcal.cli.large import LargeRows, check_large, is_large, read_large_split
 from hetcal.cli.options import RECALIBRATIONS, FitOptions
 from hetcal.cli.progress import announce, fits_bar, is_watched
 from hetcal.cli.reproduce import command_line, shown_name
@@ -31,7 +32,7 @@ def fit_file(options: FitOptions) -> dict[str, Any]:
     """Train a model, evaluate it on the test rows, save it, and write the report if requested."""
     options = replace(options, method=underscored(options.method))
     settings = check_fit_options(options)
-    split = read_split(options)
+    split = read_large_split(options) if is_large(options) else read_split(options)
     train, test = split.train, split.test
     train, calibration = hold_out_calibration(options, train)
     inspection = inspect_split(options, split, settings).as_dict()
@@ -57,7 +58,9 @@ def fit_file(options: FitOptions) -> dict[str, Any]:
             reproduce=[command_line(replace(options, method=method))],
         )
     summary = {**summarize_fit(options, method, train, test, content), "split": split.how}
-    model.save(options.out, summary={**summary, "sketch": sketch_of(train)})
+    model.save(
+        options.out, summary={**summary, "sketch": sketch_of(train.sample if isinstance(train, LargeRows) else train)}
+    )
     result = {"command": options.command, "model": str(options.out), **summary, "recommendation": reason(comparison)}
     result |= {"recalibrate": options.recalibrate, "calibration_rows": 0 if calibration is None else len(calibration)}
     result |= {"inspection": inspection, "choices": list_choices(model)}
@@ -75,6 +78,8 @@ def check_fit_options(options: FitOptions) -> dict[str, Any]:
     check_estimator_settings(settings, AUTO if options.method == "auto" else [options.method])
     check_dropped(options.target, options.group, options.drop)
     check_split(options)
+    if is_large(options):
+        check_large(options)
     if options.report is not None and options.test is None and options.test_size == 0:
         raise must("test_size", "be greater than 0 for a report", options.test_size, "a report needs test rows")
     return settings
@@ -103,7 +108,7 @@ def train_model(
     options: FitOptions,
     method: str,
     settings: dict[str, Any],
-    train: Observations,
+    train: Observations | LargeRows,
     comparison: Comparison | None,
     show: Progress,
 ) -> HCRegressor:
@@ -126,7 +131,11 @@ def train_model(
 
 
 def summarize_fit(
-    options: FitOptions, method: str, train: Observations, test: Observations | None, content: dict[str, Any] | None
+    options: FitOptions,
+    method: str,
+    train: Observations | LargeRows,
+    test: Observations | None,
+    content: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """The information about the training in the model file."""
     metrics = {} if content is None else content["metrics"]
@@ -143,7 +152,7 @@ def summarize_fit(
 
 
 def list_data(
-    options: FitOptions, train: Observations, calibration: Observations | None, test: Observations
+    options: FitOptions, train: Observations | LargeRows, calibration: Observations | None, test: Observations
 ) -> dict[str, Any]:
     recalibrating = {} if calibration is None else {f"rows for {options.recalibrate} recalibration": len(calibration)}
     return {
@@ -151,7 +160,7 @@ def list_data(
         "training rows": len(train),
         **recalibrating,
         "test rows": len(test),
-        "features": len(train.X.columns),
+        "features": len(test.X.columns),
     }
 
 

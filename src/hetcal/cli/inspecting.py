@@ -21,6 +21,9 @@ def inspect_split(options: FitOptions, split: SplitTable, settings: dict[str, An
     later = options.time or options.test  # a table of its own may be a later one
     test_rows = None if split.test is None or options.test is not None else len(split.test)
     inspection = inspect_rows(options, split.rows, split.omitted, settings, later, test_rows)
+    if split.total is not None and split.total > len(split.rows):
+        sampled = Finding("sample", f"these are a random sample of the {split.total:,} rows of the table")
+        inspection = replace(inspection, findings=[sampled, *inspection.findings])
     return tell(options, inspection, describe_split(split))
 
 

@@ -138,6 +138,13 @@ class FitOptions(CsvOptions, AnswerOptions):
         str, typer.Option(help="distinct: test rows at random, equal rows on one side; random: equal rows on any side.")
     ] = SPLITS[0]
     drop_missing_target: DropMissingTarget = False
+    stream: Annotated[
+        bool,
+        typer.Option(
+            "--stream",
+            help="Do not read the table into memory: for huge Parquet files. A folder of them is always streamed.",
+        ),
+    ] = False
     drop: DroppedColumns = field(default_factory=list)
     group: GroupColumn = None
     text: TextColumns = field(default_factory=list)

@@ -4,6 +4,7 @@ in time, or from two tables.
 
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,10 +39,11 @@ class SplitTable:
     """The rows of a table, and which of them train and test."""
 
     rows: Observations  # all of them; those of the training table if there is another one to test on
-    train: Observations
+    train: Any  # Observations, or LargeRows that stay in their files
     test: Observations | None
     how: str  # the test rows were chosen, in words
     omitted: int = 0  # rows without a target
+    total: int | None = None  # number of rows of the table, if `rows` is a sample of them
 
 
 def check_split(options: FitOptions) -> None:

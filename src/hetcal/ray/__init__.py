@@ -1,2 +1,3 @@
 """Ray."""
+
 from hetcal.ray.training import fit

@@ -84,7 +84,9 @@ def fit(
         "group": group,
         "threads": cpus_per_worker,
     }
-    checkpoint = train_together(config, dataset, num_workers, cpus_per_worker, use_gpu, storage_path, name, max_failures)
+    checkpoint = train_together(
+        config, dataset, num_workers, cpus_per_worker, use_gpu, storage_path, name, max_failures
+    )
     handed = {key: getattr(regressor, key) for key in ("network", "estimator", "objective")}
     handed = {key: value for key, value in handed.items() if value is not None and not isinstance(value, str)}
     with checkpoint.as_directory() as folder:

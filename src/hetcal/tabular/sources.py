@@ -54,21 +54,33 @@ class RowSource:
         target: The column or columns of y.
         group: The column of the groups, or None.
         read_target: Checks the values of y, and returns them as an array.
+        drop: Columns that are not features.
+        omits_missing: Whether rows without a target are omitted; `omitted` is their number in the last pass.
     """
 
     def __init__(
-        self, X: Any, target: str | Sequence[str], group: str | None, read_target: Callable[[NDArray[Any]], Floats]
+        self,
+        X: Any,
+        target: str | Sequence[str],
+        group: str | None,
+        read_target: Callable[[NDArray[Any]], Floats],
+        *,
+        drop: Sequence[str] = (),
+        omits_missing: bool = False,
     ) -> None:
         self.targets = check_column_names("y", target)
         self.group = None if group is None else check_column_names("groups", group)[0]
-        self.read_target = read_target
+        self.read_target, self.drop, self.omits_missing, self.omitted = read_target, tuple(drop), omits_missing, 0
         if isinstance(X, Iterator):
             X = self.keep(X)
         self.frames: Callable[[], Iterable[Any]] = frames_of(X)
 
     def __iter__(self) -> Iterator[SourceRows]:
-        kinds = None
+        kinds, self.omitted = None, 0
         for number, frame in enumerate(map(as_frame, self.frames())):
+            if isinstance(frame, SourceRows):
+                yield frame
+                continue
             if not nw.dependencies.is_into_dataframe(frame):
                 advice = "give Arrow record batches or data frames"
                 raise must("X", "have batches of rows", type(frame).__name__, advice, TypeError)
@@ -81,14 +93,18 @@ class RowSource:
 
     def split(self, frame: Any, number: int, kinds: dict[str, Any] | None) -> SourceRows:
         """Features, target and groups of a batch; the features must be those of the first batch, in any order."""
-        for name in [*self.targets, *([] if self.group is None else [self.group])]:
+        for name in [*self.targets, *([] if self.group is None else [self.group]), *self.drop]:
             if name not in frame.columns:
-                rule = f"be one of {list(frame.columns)}"
-                raise must("y" if name in self.targets else "groups", rule, name, "name a column of X")
+                argument = "y" if name in self.targets else "groups" if name == self.group else "drop"
+                raise must(argument, f"be one of {list(frame.columns)}", name, "name a column of X")
+        if self.omits_missing:
+            rows = len(frame)
+            frame = frame.drop_nulls(subset=self.targets)
+            self.omitted += rows - len(frame)
         columns = [frame[name].to_numpy() for name in self.targets]
         y = self.read_target(columns[0] if len(columns) == 1 else np.column_stack(columns))
         groups = None if self.group is None else np.asarray(frame[self.group].to_list(), dtype=object)
-        others = [name for name in frame.columns if name not in (*self.targets, self.group)]
+        others = [name for name in frame.columns if name not in (*self.targets, self.group, *self.drop)]
         if kinds is None:
             if not others:
                 raise must("X", "have columns besides y and groups", list(frame.columns), "add features")
