@@ -70,7 +70,7 @@ def split_forward(times: NDArray[Any], folds: int) -> list[Split]:
     Of folds + 1 blocks with about equally many rows, the first is only trained on.
 
     >>> split_forward(np.array([2021, 2019, 2022, 2020]), folds=2)
-    [(array([1, 3]), array([0])), (array([0, 1, 3]), array([2]))]
+    [(array([1]), array([0, 3])), (array([0, 1, 3]), array([2]))]
     """
     known, ranks, sizes = np.unique(times, return_inverse=True, return_counts=True)
     middle = np.cumsum(sizes) - sizes / 2  # number of rows up to each time

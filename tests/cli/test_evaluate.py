@@ -46,7 +46,7 @@ def test_a_model_that_python_saved_needs_the_target(model):
     assert (folder / "r.html").stat().st_size > 5000
     assert result["report"]["subgroups"]["groups"] == "town"
     frame.assign(town=["Aix", None] * 40).to_csv(folder / "test.csv", index=False)
-    with pytest.raises(ValueError, match="group 'town' must have a label in every row"):
+    with pytest.raises(ValueError, match="group must be a column with a label in every row, got group='town'"):
         evaluate_model(folder, target="y", group="town")
 
 
@@ -269,7 +269,9 @@ def test_rows_without_a_target_are_omitted(normal, model):
     frame, path = normal
     frame.loc[[1, 5], "y"] = None
     frame[["y", "mean", "std"]].to_csv(path, index=False)
-    with pytest.raises(ValueError, match="see rows 3, 7; remove these rows, or omit them with --drop-missing-target"):
+    with pytest.raises(
+        ValueError, match="missing in rows 3, 7; remove these rows, or omit them with --drop-missing-target"
+    ):
         evaluate_predictions(path, target="y")
     result = evaluate_predictions(path, target="y", drop_missing_target=True)
     assert (result["rows"], result["omitted"]) == (398, 2)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetcal._checks import check_choice, must
-from hetcal.cli.columns import Observations, check_features, drop_missing_target, split_columns
+from hetcal.cli.columns import Observations, check_features, drop_missing_target, name_rows, split_columns
 from hetcal.cli.options import SPLITS, CompareOptions, FitOptions
 from hetcal.cli.reproduce import shown_name
 from hetcal.cli.tables import NumberedTable, read_file
@@ -140,9 +140,10 @@ def read_times(data: NumberedTable, column: str) -> Times:
     """Return the column that orders the rows: dates or numbers, without missing values."""
     check_choice("time", column, data.table.columns)
     if data.table.kind(column) == "text":
-        raise must(f"time {column!r}", "hold dates or numbers", "text", "write dates as YYYY-MM-DD")
+        raise must("time", "be a column of dates or numbers", column, "it holds text; write dates as YYYY-MM-DD")
     if data.table.missing(column).any():
-        raise must(f"time {column!r}", "have a value in every row", "missing", "fill in or remove these rows")
+        advice = f"its value is missing in {name_rows(data, data.table.missing(column))}; fill in or remove these rows"
+        raise must("time", "be a column with a value in every row", column, advice)
     return data.table.columns[column]
 
 

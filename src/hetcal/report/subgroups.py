@@ -84,7 +84,7 @@ def conclude(tests: CoverageTests, first: dict[str, Any]) -> str:
         return f"No subgroup is off by more than {100 * SMALL_GAP:g} point ({count(tested, 'subgroup')} tested)."
     if not standing_out:
         return f"No subgroup stands out beyond chance ({count(tested, 'subgroup')} tested)."
-    stand = "subgroup stands" if standing_out == 1 else "subgroups stand"
+    stand = f"subgroup{'' if tested == 1 else 's'} {'stands' if standing_out == 1 else 'stand'}"
     # What the verdict counts is said in its words: only coverages that are too low by more than the large gap.
     far = "" if tests.is_weak.any() else f", none with a coverage that is more than {100 * LARGE_GAP:g} points too low"
     observed = f"{nominal(tests.level)} intervals cover {percent(first['coverage'])} of {count(first['rows'], 'row')}"
