@@ -1,3 +1,0 @@
-"""Ray."""
-
-from hetcal.ray.training import fit
