@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from hetcal.cli.backends import open_backend
 from hetcal.cli.columns import check_dropped, check_features, split_columns
 from hetcal.cli.judging import write_report
 from hetcal.cli.options import CompareOptions
@@ -20,6 +21,7 @@ def compare_file(options: CompareOptions) -> dict[str, Any]:
     settings = parse_settings(options.set)
     check_estimator_settings(settings, [name for name in names if name in METHODS])
     check_dropped(options.target, options.group, options.drop)
+    backend = open_backend(options)
     data = read_file(options.table, options.csv_format, texts=options.text, drop=options.drop)
     observations = check_features(split_columns(data, options.target, options.group))
     announce(options.quiet, f"comparing {len(names)} methods in {options.folds} folds")
@@ -34,6 +36,7 @@ def compare_file(options: CompareOptions) -> dict[str, Any]:
             settings=settings,
             recalibrate=options.recalibrate,
             jobs=options.jobs,
+            backend=backend,
             target=options.target,
             group_name=options.group,
             progress=show,
