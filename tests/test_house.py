@@ -8,7 +8,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "src" / "hetcal"
 MODULES = {str(path.relative_to(PACKAGE)): path.read_text(encoding="utf-8") for path in sorted(PACKAGE.rglob("*.py"))}
-MOST_MODULES, MOST_PACKAGES = 17, 9  # directly under the package, `__init__` included
+MOST_MODULES, MOST_PACKAGES = 17, 10  # directly under the package, `__init__` included
 MOST_LINES_OF_A_FILE, MOST_LINES_OF_A_FUNCTION = 400, 60
 MOST_SHARED_NAMES = 24
 # Exceptions, each with its reason: {"regressor.py": "...", "regressor.py:HCRegressor.fit": "..."}.

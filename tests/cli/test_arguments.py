@@ -22,7 +22,7 @@ def test_every_command_has_a_function_for_its_options(options, place):
 def test_the_order_is_that_of_the_help():
     """What is special about a command comes first, what commands share comes last."""
     parameters = parameters_of(PredictOptions)
-    own = ["model", "table", "out", "level", "upper", "lower", "quantiles", "keep"]
+    own = ["model", "table", "out", "level", "upper", "lower", "quantiles", "keep", "backend", "address"]
     shared = ["separator", "decimal", "encoding", "header", "force", "json", "quiet"]
     assert [parameter.name for parameter in parameters] == own + shared
     assert [parameter.name for parameter in parameters if parameter.is_positional] == ["model", "table"]

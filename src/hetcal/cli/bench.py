@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 
 def run_study(options: BenchRunOptions) -> None:
     """Run the cells of a protocol; the exit code is 1 if some failed."""
+    from hetcal.cli.backends import open_backend
     from hetcal.studies.protocol import read_protocol
     from hetcal.studies.run import run_protocol
 
     protocol = read_protocol(options.protocol)
+    backend = open_backend(options) or "processes"
     # Results of the quick version are kept apart.
     folder = options.out or options.protocol.parent / ("quick/results" if options.quick else "results")
     results = run_protocol(
@@ -40,6 +42,7 @@ def run_study(options: BenchRunOptions) -> None:
         methods=split_words(options.methods),
         seeds=parse_seeds(options.seeds),
         jobs=options.jobs,
+        backend=backend,
         read=read_rows,
     )
     typer.echo(f"{len(results.done)} cells finished, {len(results.failed)} failed; now: hetcal bench table {folder}")

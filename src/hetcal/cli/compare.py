@@ -3,6 +3,7 @@
 from typing import Any
 
 from hetcal._checks import must
+from hetcal.cli.backends import open_backend
 from hetcal.cli.columns import check_dropped
 from hetcal.cli.inspecting import inspect_folds
 from hetcal.cli.judging import write_report
@@ -26,6 +27,7 @@ def compare_file(options: CompareOptions) -> dict[str, Any]:
         advice = "a group has rows of many times; omit one of the two"
         raise must("--time", "not be given with --group", options.time, advice)
     check_time(options)
+    backend = open_backend(options)
     table = read_rows(options)
     observations = table.observations
     inspection = inspect_folds(options, table, settings).as_dict()
@@ -42,6 +44,7 @@ def compare_file(options: CompareOptions) -> dict[str, Any]:
             settings=settings,
             recalibrate=options.recalibrate,
             jobs=options.jobs,
+            backend=backend,
             target=options.target,
             group_name=options.group,
             progress=show,

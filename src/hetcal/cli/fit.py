@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from hetcal._checks import check_choice, check_number, must, underscored
+from hetcal.cli.backends import open_backend
 from hetcal.cli.columns import Observations, check_dropped
 from hetcal.cli.inspecting import inspect_split
 from hetcal.cli.judging import judge_model, write_report
@@ -80,6 +81,9 @@ def check_fit_options(options: FitOptions) -> dict[str, Any]:
     check_split(options)
     if is_large(options):
         check_large(options)
+    if options.backend is not None and options.method != "auto":
+        raise must("method", "be auto for a backend", options.method, "only the comparison of `auto` runs in parallel")
+    open_backend(options)
     if options.report is not None and options.test is None and options.test_size == 0:
         raise must("test_size", "be greater than 0 for a report", options.test_size, "a report needs test rows")
     return settings
@@ -100,6 +104,7 @@ def find_method(
         settings=settings,
         recalibrate=options.recalibrate,
         jobs=options.jobs,
+        backend=options.backend,
         progress=lambda done, total, label: show(done, total + 1, label),  # the training of the model comes last
     )
 

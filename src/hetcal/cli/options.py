@@ -71,7 +71,21 @@ Recalibrate = Annotated[
         help=f"{', '.join(RECALIBRATIONS)}: correct the intervals by a fifth of the training rows, held out for it.",
     ),
 ]
-Jobs = Annotated[int, typer.Option(min=1, help="Number of parallel processes, with one thread each.")]
+Jobs = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Number of fits at once, with one thread each; by default 1, on Ray as many as the cluster has CPUs.",
+    ),
+]
+Backend = Annotated[
+    str | None,
+    typer.Option(help="Where fits run: serial (in this process), processes (of this machine) or ray (a cluster)."),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(help="Ray cluster: auto, host:6379 or ray://host:10001. By default a cluster of this machine alone."),
+]
 ResultsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of results written by `hetcal bench run`.")]
 
 
@@ -151,7 +165,13 @@ class FitOptions(CsvOptions, AnswerOptions):
     seed: Seed = 0
     set: SetPairs = field(default_factory=list)
     recalibrate: Recalibrate = None
-    jobs: Annotated[int, typer.Option(min=1, help="Number of parallel processes while `auto` compares methods.")] = 1
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Number of fits at once while `auto` compares methods; as in `compare`.")
+    ] = None
+    backend: Annotated[
+        str | None, typer.Option(help="Where `auto` compares methods: serial, processes or ray; as in `compare`.")
+    ] = None
+    address: Address = None
     report: ReportFile = None
 
 
@@ -180,6 +200,10 @@ class PredictOptions(CsvOptions, AnswerOptions):
     keep: Annotated[
         list[str], typer.Option(metavar="COLUMN", help="Input column to copy, such as an id; may be repeated.")
     ] = field(default_factory=list)
+    backend: Annotated[
+        str | None, typer.Option(help="serial (in this process), or ray: Parquet in and out, on all CPUs of a cluster.")
+    ] = None
+    address: Address = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,7 +273,9 @@ class CompareOptions(CsvOptions, AnswerOptions):
     seed: Seed = 0
     set: SetPairs = field(default_factory=list)
     recalibrate: Recalibrate = None
-    jobs: Jobs = 1
+    jobs: Jobs = None
+    backend: Backend = None
+    address: Address = None
     report: ReportFile = None
 
 
@@ -303,7 +329,9 @@ class BenchRunOptions:
     only: Annotated[str | None, typer.Option(help="Only these data sets: boston,crime")] = None
     methods: Annotated[str | None, typer.Option(help="Only these methods: hnn,dropout_hc")] = None
     seeds: Annotated[str | None, typer.Option(help="Only these splits: 0,1,2 or 0-4")] = None
-    jobs: Jobs = 1
+    jobs: Jobs = None
+    backend: Backend = None
+    address: Address = None
     quick: Annotated[bool, typer.Option("--quick", help="Run the protocol's quick version, in minutes.")] = False
 
 

@@ -2,16 +2,19 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from hetcal._checks import check_levels, must
 from hetcal.cli.arguments import split_words
+from hetcal.cli.backends import open_backend
 from hetcal.cli.judging import warn_of_unusual_rows
 from hetcal.cli.models import read_regressor
 from hetcal.cli.options import PredictOptions
 from hetcal.cli.progress import is_watched, rows_bar
 from hetcal.cli.tables import open_writer, read_chunks
 from hetcal.prediction import column_names, predicted_columns
+from hetcal.regressor import HCRegressor
 
 
 def predict_file(options: PredictOptions) -> dict[str, Any]:
@@ -26,6 +29,8 @@ def predict_file(options: PredictOptions) -> dict[str, Any]:
     }
     check_distinct_names(column_names(**wanted), options.keep)
     regressor, _ = read_regressor(options.model)
+    if open_backend(options, ("serial", "ray")) == "ray":
+        return {"command": options.command, "out": options.out, **predict_on_ray(options, regressor, wanted)}
     rows, unseen, outside = 0, Counter[str](), Counter[str]()
     # The command has checked that an existing file may be replaced.
     with open_writer(options.out, force=True) as writer, rows_bar(is_watched(options.quiet)) as show:
@@ -39,6 +44,33 @@ def predict_file(options: PredictOptions) -> dict[str, Any]:
     warn_of_unusual_rows(unseen, outside, rows, regressor.encoder_.kinds)
     unusual = {"unseen_labels": dict(unseen), "outside_range": dict(outside)}
     return {"command": options.command, "out": options.out, "rows": rows, **unusual}
+
+
+def predict_on_ray(options: PredictOptions, regressor: HCRegressor, wanted: dict[str, Any]) -> dict[str, Any]:
+    """The same from Parquet to Parquet on a cluster, which reads and predicts; this process writes the rows, in order.
+
+    Unusual rows are not counted.
+    """
+    import ray.data
+
+    from hetcal.ray import predict
+
+    for name in ("table", "out"):
+        if not getattr(options, name).endswith(".parquet"):
+            raise must(
+                name, "end in .parquet for --backend ray", getattr(options, name), "convert it, or omit --backend"
+            )
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars, context.execution_options.preserve_order = False, True
+    path = options.table if "://" in options.table else str(Path(options.table).absolute())
+    dataset = predict(regressor, ray.data.read_parquet(path), keep=options.keep, **wanted)
+    rows = 0
+    with open_writer(options.out, force=True) as writer, rows_bar(is_watched(options.quiet)) as show:
+        for batch in dataset.iter_batches(batch_size=None, batch_format="pandas"):
+            writer.write(batch)
+            rows += len(batch)
+            show(rows, None)
+    return {"rows": rows}
 
 
 def parse_fractions(name: str, text: str | None) -> list[float]:

@@ -7,7 +7,7 @@ from typing import Any
 from hetcal.cli.arguments import parameters_of
 
 # These do not change a result.
-NOT_REPRODUCED = ("force", "json", "quiet", "jobs")
+NOT_REPRODUCED = ("force", "json", "quiet", "jobs", "backend", "address")
 
 
 def command_line(options: Any) -> str:

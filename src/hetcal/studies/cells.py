@@ -7,6 +7,7 @@ import platform
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from time import perf_counter
 from typing import Any
@@ -24,7 +25,7 @@ from hetcal.metrics.inputs import read_prediction
 from hetcal.recalibration import RECALIBRATORS
 from hetcal.regressor import HCRegressor
 from hetcal.splitting import Split, split_rows
-from hetcal.studies.own_tables import ReadRows, describe_table, find_file
+from hetcal.studies.own_tables import Description, ReadRows, describe_table, find_file
 from hetcal.studies.peers import PEERS, Peer
 from hetcal.studies.protocol import Cell, Protocol, check_keys, check_word, split_method
 from hetcal.studies.results import Result
@@ -51,6 +52,9 @@ class Part:
 
     def take(self, rows: Any) -> "Part":
         return Part(self.X.take(rows), self.y[rows], None if self.groups is None else self.groups[rows])
+
+
+Load = Callable[[str], tuple[Part, Description]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,14 +105,14 @@ def measure(fit: Callable[[], Any], test: Part) -> Measured:
     )
 
 
-def run_cell(protocol: Protocol, cell: Cell, read: ReadRows | None = None) -> Result:
+def run_cell(protocol: Protocol, cell: Cell, load: Load | None = None) -> Result:
     """Fit the method of a cell on the training part of its split, and measure it on the test part.
 
-    `read` is the reader of the user's own tables.
+    `load` returns a data set by its name, with the description of its table.
     """
     torch.set_num_threads(1)  # cells run in parallel; with one thread the result does not depend on --jobs
-    table = describe_table(protocol, cell.dataset)  # before the file is read: a later change is then noticed
-    data, rule = load_part(cell.dataset, protocol, read), protocol.study(cell.study).split
+    data, table = (load or partial(load_described, protocol, None))(cell.dataset)
+    rule = protocol.study(cell.study).split
     if rule != "grouped":
         data = replace(data, groups=None)
     train_rows, test_rows = split_by_rule(rule, len(data), data.groups, cell.seed, protocol.test_fraction)
@@ -166,6 +170,12 @@ def identify(protocol: Protocol, cell: Cell) -> dict[str, Any]:
 
 
 # The rows.
+
+
+def load_described(protocol: Protocol, read: ReadRows | None, dataset: str) -> tuple[Part, Description]:
+    """A data set, and what is recorded of its table, which is described first: a later change is then noticed."""
+    table = describe_table(protocol, dataset)
+    return load_part(dataset, protocol, read), table
 
 
 def load_part(dataset: str, protocol: Protocol | None = None, read: ReadRows | None = None) -> Part:

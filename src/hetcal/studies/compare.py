@@ -6,7 +6,7 @@ between folds cancels. `hetcal.studies.recommendation` decides which of these di
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -33,7 +33,7 @@ from hetcal.studies.cells import (
     method_title,
     setting_names,
 )
-from hetcal.studies.jobs import Outcome, run_jobs
+from hetcal.studies.jobs import BACKENDS, run_jobs
 from hetcal.studies.peers import BASELINES, PEERS, installed_peers
 from hetcal.studies.recommendation import recommend
 from hetcal.studies.statistics import COMPARED, estimate
@@ -85,7 +85,8 @@ def choose_method(
     groups: Sequence[Any] | None = None,
     settings: dict[str, Any] | None = None,
     recalibrate: str | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
+    backend: str | None = None,
     progress: Progress | None = None,
 ) -> tuple[str, dict[str, Any]]:
     """Choose a method of `AUTO` for a table; return it with the comparison: three folds, at most 3,000 rows.
@@ -108,6 +109,7 @@ def choose_method(
         recalibrate=recalibrate,
         max_rows=AUTO_ROWS,
         jobs=jobs,
+        backend=backend,
         progress=progress,
     )
     return comparison["recommendation"]["method"], comparison
@@ -125,7 +127,8 @@ def compare(
     settings: dict[str, Any] | None = None,
     recalibrate: str | None = None,
     max_rows: int | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
+    backend: str | None = None,
     target: str = "y",
     group_name: str | None = None,
     progress: Progress | None = None,
@@ -133,8 +136,7 @@ def compare(
     """Cross-validate methods on the same folds, with the same settings.
 
     Args:
-        X: (n, d) frame, array or `hetcal.tabular.columns.Table`.
-        y: (n,) finite numbers.
+        X, y: (n, d) frame, array or `hetcal.tabular.columns.Table`, and (n,) finite numbers.
         methods: Names in `METHODS` or `PEERS`, or a text for `method_names`.
         folds: Number of folds; each row is held out once, equal rows together if possible.
         seed: Seed of folds and fits; apart from the seconds, the result is the same with any number of `jobs`.
@@ -143,9 +145,10 @@ def compare(
         settings: Parameters of `HCRegressor` for every method of hetcal; peers have none.
         recalibrate: "conformal", "isotonic" or "std", by a fifth of the training rows, which are not trained on.
         max_rows: Largest number of rows to use, drawn with the seed: whole groups, if at least `folds` of them fit.
-        jobs: Number of processes in parallel, with one thread each; 1 uses this process.
+        jobs: Number of fits at once, with one thread each; by default one, on Ray as many as the cluster has CPUs.
+        backend: "serial" (in this process), "processes" or "ray", see `run_jobs`; by default as `jobs` needs.
         target, group_name: Names of y and of the groups in the result.
-        progress: Called as `progress(done, total, label)` after each fit; with one job also within fits, by fractions.
+        progress: Called as `progress(done, total, label)` after each fit; if serial also within fits, by fractions.
 
     Returns:
         JSON values: `target`, `rows`, `held_out_rows`, `folds`, `seed`, `groups`, `recalibration` (None, or `method`
@@ -156,9 +159,9 @@ def compare(
     Raises:
         ValueError: An argument is invalid (then nothing is trained), or every method failed.
     """
-    names = method_names(methods)
+    names, backend = method_names(methods), check_backend(backend, jobs)
     task = plan(X, y, groups, settings or {}, folds, seed, max_rows, recalibrate, times)
-    fits = run_fits(task, [(fold, name) for fold in range(folds) for name in names], jobs, progress)
+    fits = run_fits(task, [(fold, name) for fold in range(folds) for name in names], jobs, backend, progress)
     repeat_warnings(fits.values())
     described = describe_methods(fits, names, folds, recalibrate)
     return {
@@ -255,6 +258,13 @@ def draw_rows(n: int, labels: NDArray[np.int64] | None, max_rows: int | None, fo
 # The fits, in this process or in others.
 
 
+def check_backend(backend: str | None, jobs: int | None) -> str:
+    """The backend, or that which the number of jobs needs."""
+    if jobs is not None:
+        check_number("jobs", jobs, 1, integer=True)
+    return check_choice("backend", backend or ("serial" if jobs in (None, 1) else "processes"), BACKENDS)
+
+
 @dataclass(frozen=True, eq=False)
 class FoldFit:
     """A method on the held-out rows of one fold, and the warnings of its fit."""
@@ -264,12 +274,12 @@ class FoldFit:
 
 
 def run_fits(
-    task: CrossValidation, todo: list[FoldMethod], jobs: int, progress: Progress | None
+    task: CrossValidation, todo: list[FoldMethod], jobs: int | None, backend: str, progress: Progress | None
 ) -> dict[FoldMethod, FoldFit | str]:
     """Run every fit; return each, or the reason why it failed, in the order of `todo`."""
-    check_number("jobs", jobs, 1, integer=True)
     fits: dict[FoldMethod, FoldFit | str] = {}
-    for outcome in run_here(task, todo, progress) if jobs == 1 else run_jobs(partial(fit_fold, task), todo, jobs):
+    function = partial(fit_here, task, todo, progress) if backend == "serial" else partial(fit_fold, task)
+    for outcome in run_jobs(function, todo, jobs, backend):
         # The last line of a traceback is the message.
         fits[outcome.job] = outcome.result if outcome.error is None else outcome.error.splitlines()[-1]
         if progress is not None:
@@ -282,16 +292,18 @@ def fit_label(task: CrossValidation, fit: FoldMethod) -> str:
     return f"{method_title(name)}, fold {fold + 1} of {len(task.splits)}"
 
 
-def run_here(task: CrossValidation, todo: list[FoldMethod], progress: Progress | None) -> Iterator[Outcome[FoldMethod]]:
-    """Run one fit after the other in this process, so that a caller's script needs no main guard."""
+def fit_here(
+    task: CrossValidation, todo: list[FoldMethod], progress: Progress | None, fit: FoldMethod
+) -> FoldFit | str:
+    """As `fit_fold`, with progress within the fit."""
     import_module("torch._dynamo")  # slow, and deferred by the optimizer; not part of the seconds of the first fit
+    number = todo.index(fit)
 
-    def within(number: int, done: int, planned: int) -> None:
+    def within(done: int, planned: int) -> None:
         if progress is not None and done < planned:
-            progress(number + done / planned, len(todo), fit_label(task, todo[number]))
+            progress(number + done / planned, len(todo), fit_label(task, fit))
 
-    for number, fit in enumerate(todo):
-        yield Outcome(fit, fit_fold(replace(task, report=partial(within, number)), fit))
+    return fit_fold(replace(task, report=within), fit)
 
 
 def fit_fold(task: CrossValidation, fit: FoldMethod) -> FoldFit | str:

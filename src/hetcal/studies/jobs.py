@@ -1,8 +1,8 @@
-"""Jobs in parallel on this machine, each in its own process.
+"""Jobs in this process, in processes of this machine, or on a Ray cluster, through one function.
 
 A process per job costs a fork and provides isolation: a job that crashes or runs out of memory does not affect the
 others, and the crash is reported to the caller. The jobs are forked from a server that has already imported what they
-need, so that torch is imported only once.
+need, so that torch is imported only once. `hetcal.ray.jobs` is the twin for a cluster.
 """
 
 import multiprocessing
@@ -14,14 +14,16 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
 from tqdm import tqdm
 
-from hetcal._checks import check_number
+from hetcal._checks import check_choice, check_number
 
 Job = TypeVar("Job")
+BACKENDS = ("serial", "processes", "ray")
 # Slow imports that every fit needs; torch and the data sets defer some of them until they are used.
 PRELOAD = ("hetcal.studies.cells", "pandas", "torch._dynamo")
 
@@ -36,14 +38,59 @@ class Outcome(Generic[Job]):
 
 
 def run_jobs(
-    function: Callable[[Job], Any], jobs: Iterable[Job], processes: int = 1, preload: Sequence[str] = PRELOAD
+    function: Callable[[Job], Any],
+    jobs: Iterable[Job],
+    processes: int | None = None,
+    backend: str = "processes",
+    preload: Sequence[str] = PRELOAD,
 ) -> Iterator[Outcome[Job]]:
-    """Yield the outcome of `function(job)` for every job as it finishes; at most `processes` jobs run at once.
+    """Yield the outcome of `function(job)` for every job as it finishes.
 
-    `function` must be defined at the top level of a module, because the new process imports it by name. `preload` are
-    modules that every job needs. Running jobs are terminated when the caller stops iterating or presses Ctrl-C.
+    Args:
+        function: Defined at the top level of a module, because another process imports it by name.
+        jobs: What it is called with.
+        processes: Largest number of jobs that run at once: one by default, on Ray as many as the cluster has CPUs.
+        backend: "serial" (in this process, one after the other), "processes" (of this machine) or "ray" (a cluster; see
+            `hetcal.ray.connect`). Running jobs of the last two end when the caller stops iterating or presses Ctrl-C.
+        preload: Modules that every job in a process of this machine needs.
     """
-    check_number("processes", processes, 1, integer=True)
+    check_choice("backend", backend, BACKENDS)
+    if processes is not None:
+        check_number("processes", processes, 1, integer=True)
+    if backend == "ray":
+        from hetcal.ray.jobs import run_tasks
+
+        return (Outcome(*ended) for ended in run_tasks(partial(attempt, function), jobs, processes))
+    return run_here(function, jobs) if backend == "serial" else run_processes(function, jobs, processes or 1, preload)
+
+
+def count_slots(backend: str, processes: int | None) -> int:
+    """How many jobs can run at once."""
+    if backend != "ray":
+        return processes or 1
+    from hetcal.ray.cluster import count_cpus
+
+    return max(1, min(count_cpus(), processes or sys.maxsize))
+
+
+def run_here(function: Callable[[Job], Any], jobs: Iterable[Job]) -> Iterator[Outcome[Job]]:
+    """Run one job after the other in this process, so that a caller's script needs no main guard."""
+    for job in jobs:
+        yield Outcome(job, *attempt(function, job))
+
+
+def attempt(function: Callable[[Any], Any], job: Any) -> tuple[Any, str | None]:
+    """The result of a job, or the traceback of its error."""
+    try:
+        return function(job), None
+    except Exception as error:
+        return None, "".join(traceback.format_exception(error))
+
+
+def run_processes(
+    function: Callable[[Job], Any], jobs: Iterable[Job], processes: int, preload: Sequence[str]
+) -> Iterator[Outcome[Job]]:
+    """Run each job in a process of its own."""
     method = "forkserver" if sys.platform != "win32" else "spawn"
     context: Any = multiprocessing.get_context(method)
     if method == "forkserver":

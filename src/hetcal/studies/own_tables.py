@@ -17,6 +17,7 @@ from hetcal.tabular.columns import Table
 
 # Features, target, and the labels of the groups (None if the table has none).
 ReadRows = Callable[[Path, OwnTable], tuple[Table, Floats, Any]]
+Description = dict[str, Any] | None
 FOLDER_VARIABLE = "HETCAL_TABLES"
 
 
@@ -43,7 +44,7 @@ def locate_tables(protocol: Protocol, names: Iterable[str]) -> Protocol:
     return replace(protocol, tables={**protocol.tables, **found})
 
 
-def describe_table(protocol: Protocol, name: str) -> dict[str, Any] | None:
+def describe_table(protocol: Protocol, name: str) -> Description:
     """What a result on this data set depends on, to be recorded with it; None for the data sets of hetcal."""
     if name not in protocol.tables:
         return None

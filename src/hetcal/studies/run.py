@@ -4,14 +4,22 @@ import statistics
 from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 from tqdm.auto import tqdm
 
 from hetcal._checks import check_choice, must, underscored
-from hetcal.studies.cells import check_protocol, identify, load_part, make_model, model_settings, run_cell
-from hetcal.studies.jobs import run_jobs
+from hetcal.studies.cells import (
+    Load,
+    check_protocol,
+    identify,
+    load_described,
+    load_part,
+    make_model,
+    model_settings,
+    run_cell,
+)
+from hetcal.studies.jobs import BACKENDS, count_slots, run_jobs
 from hetcal.studies.own_tables import ReadRows, describe_table, locate_tables
 from hetcal.studies.peers import PEERS
 from hetcal.studies.protocol import Cell, Protocol, split_method
@@ -28,7 +36,8 @@ def run_protocol(
     only: Collection[str] | None = None,
     methods: Collection[str] | None = None,
     seeds: Collection[int] | None = None,
-    jobs: int = 1,
+    jobs: int | None = None,
+    backend: str = "processes",
     read: ReadRows | None = None,
     say: Callable[[str], Any] = tqdm.write,
 ) -> Results:
@@ -38,11 +47,14 @@ def run_protocol(
         protocol: What to run.
         folder: Where results are kept; finished cells in it are not run again, failed and damaged ones are.
         studies, only, methods, seeds: Run only these studies, data sets, methods and seeds.
-        jobs: Number of processes in parallel, with one thread each.
+        jobs: Number of cells at once, with one thread each; by default one, on Ray as many as the cluster has CPUs.
+        backend: Where cells run: "serial", "processes" or "ray", see `run_jobs`. This process writes the results and,
+            for Ray, reads the data, once, so that the machines of a cluster need neither folder.
         read: Reader of the files of the user's own tables, a function at the top level of a module.
         say: Function that prints messages while the progress bar is shown.
     """
     check_protocol(protocol)
+    check_choice("backend", backend, BACKENDS)
     cells = select_cells(protocol, studies=studies, only=only, methods=methods, seeds=seeds)
     datasets = list(dict.fromkeys(cell.dataset for cell in cells))
     protocol = locate_tables(protocol, datasets)
@@ -50,6 +62,37 @@ def run_protocol(
     for name in filter(tables.get, datasets):
         load_part(name, protocol, read)  # a wrong column is reported now, not by every cell
     results = open_folder(folder, protocol)
+    todo = list_unfinished(results, protocol, cells, tables, say)
+    seconds = {cell: result["metrics"]["seconds"] for cell, result in results.done.items()}
+    load: Load = partial(load_described, protocol, read)
+    if backend == "ray" and todo:
+        from hetcal.ray.jobs import share
+
+        load = share(load, dict.fromkeys(cell.dataset for cell in todo))
+
+    with tqdm(total=len(cells), initial=len(cells) - len(todo), unit="cell", bar_format=BAR) as bar:
+        bar.set_postfix_str(time_left(todo, seconds, count_slots(backend, jobs)))
+        for outcome in run_jobs(partial(run_cell, protocol, load=load), list(todo), jobs, backend):
+            cell = outcome.job
+            if outcome.error is None:
+                seconds[cell] = outcome.result["metrics"]["seconds"]
+                # A process that runs several cells has the peak of them all.
+                memory = {} if backend == "processes" else {"peak_memory_mb": None}
+                write_result(folder, cell, {**outcome.result, **memory})
+            else:
+                write_result(folder, cell, {**identify(protocol, cell), "error": outcome.error})
+                say(f"failed: {cell} seed {cell.seed}: {outcome.error.strip().splitlines()[-1]}")
+            todo.remove(cell)
+            bar.set_description(str(cell), refresh=False)
+            bar.set_postfix_str(time_left(todo, seconds, count_slots(backend, jobs)), refresh=False)
+            bar.update()
+    return read_cells(folder, protocol)
+
+
+def list_unfinished(
+    results: Results, protocol: Protocol, cells: list[Cell], tables: dict[str, Any], say: Callable[[str], Any]
+) -> list[Cell]:
+    """The cells that are still to be run; what is run again is reported, and removed from the finished ones."""
     for cell in cells:
         reason = changed_since(results.done[cell], protocol, cell, tables) if cell in results.done else ""
         if reason:
@@ -58,32 +101,10 @@ def run_protocol(
     todo = [cell for cell in cells if cell not in results.done]
     for name in {split_method(cell.method)[0] for cell in todo} & PEERS.keys():
         PEERS[name].import_packages()
-    again = {folder / CELLS / cell.path for cell in todo}
+    again = {results.folder / CELLS / cell.path for cell in todo}
     for path in results.damaged:
         say(f"damaged, {'run again' if path in again else 'not selected'}: {path}")
-    seconds = {cell: result["metrics"]["seconds"] for cell, result in results.done.items()}
-
-    with tqdm(total=len(cells), initial=len(cells) - len(todo), unit="cell", bar_format=BAR) as bar:
-        bar.set_postfix_str(time_left(todo, seconds, jobs))
-        for outcome in run_jobs(partial(run_and_save, protocol, folder, read), todo, jobs):
-            cell = outcome.job
-            if outcome.error is None:
-                seconds[cell] = outcome.result
-            else:
-                write_result(folder, cell, {**identify(protocol, cell), "error": outcome.error})
-                say(f"failed: {cell} seed {cell.seed}: {outcome.error.strip().splitlines()[-1]}")
-            todo.remove(cell)
-            bar.set_description(str(cell), refresh=False)
-            bar.set_postfix_str(time_left(todo, seconds, jobs), refresh=False)
-            bar.update()
-    return read_cells(folder, protocol)
-
-
-def run_and_save(protocol: Protocol, folder: Path, read: ReadRows | None, cell: Cell) -> float:
-    """In the process of the cell: run it, write its file, and return the seconds that it took."""
-    start = perf_counter()
-    write_result(folder, cell, run_cell(protocol, cell, read))
-    return perf_counter() - start
+    return todo
 
 
 def changed_since(result: Result, protocol: Protocol, cell: Cell, tables: dict[str, Any]) -> str:

@@ -1,0 +1,20 @@
+"""hetcal on a Ray cluster: predictions for data sets of any size here, many fits through `backend="ray"` of studies.
+
+Every machine of the cluster needs hetcal, because functions are sent by name and not as code.
+"""
+
+import os
+
+# Before Ray is imported: it would send statistics of its use, and with `uv run` it would install hetcal by uv.
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+
+try:
+    import ray  # noqa: F401
+except ImportError as error:
+    raise ImportError("hetcal.ray needs Ray; install it with: pip install 'hetcal[ray]'") from error
+
+from hetcal.ray.cluster import connect
+from hetcal.ray.predicting import predict
+
+__all__ = ["connect", "predict"]
