@@ -1,4 +1,4 @@
-"""hetcal on a Ray cluster: predictions for data sets of any size here, many fits through `backend="ray"` of studies.
+"""hetcal on a Ray cluster: training and predictions for data sets of any size here, many fits through `backend="ray"`.
 
 Every machine of the cluster needs hetcal, because functions are sent by name and not as code.
 """
@@ -16,5 +16,6 @@ except ImportError as error:
 
 from hetcal.ray.cluster import connect
 from hetcal.ray.predicting import predict
+from hetcal.ray.training import fit
 
-__all__ = ["connect", "predict"]
+__all__ = ["connect", "fit", "predict"]

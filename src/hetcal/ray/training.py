@@ -9,20 +9,21 @@ import pickle
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import ray
 import ray.train
 import torch
 import torch.distributed as dist
 from sklearn.base import clone
 from torch import Tensor
 
+import ray
 from hetcal._checks import check_number, must
 from hetcal.model_files.load import load
-from hetcal.ray.cluster import connect
+from hetcal.ray.cluster import count_cpus
 from hetcal.regressor import HCRegressor
 from hetcal.tabular import streaming
 from hetcal.tabular.rows import draw_seed
@@ -48,7 +49,7 @@ def fit(
     storage_path: str | None = None,
     name: str | None = None,
     max_failures: int = 3,
-    address: str | None = None,
+    checkpoint_seconds: float = 60.0,
 ) -> HCRegressor:
     """Fit a model to a Ray data set, and return it: the same object that a local fit gives.
 
@@ -63,7 +64,7 @@ def fit(
         storage_path: A folder that all machines can reach, for checkpoints; None is that of Ray, on this machine.
         name: Name of the run. A run of the same name and `storage_path` that was stopped is resumed.
         max_failures: How often workers that were lost are replaced; training then goes on from the last checkpoint.
-        address: See `hetcal.ray.connect`.
+        checkpoint_seconds: Least time between two checkpoints.
 
     Raises:
         RuntimeError: Training failed more often than `max_failures`; the error names the reason and the checkpoints.
@@ -71,7 +72,7 @@ def fit(
     for argument, value in (("num_workers", num_workers), ("cpus_per_worker", cpus_per_worker)):
         check_number(argument, value, 1, integer=True)
     check_number("max_failures", max_failures, 0, integer=True)
-    connect(address)
+    check_number("checkpoint_seconds", checkpoint_seconds, 0)
     check_resources(num_workers, cpus_per_worker)
     targets = check_column_names("target", target)
     seed = draw_seed(regressor.random_state)
@@ -83,9 +84,20 @@ def fit(
         "target": targets if len(targets) > 1 else targets[0],
         "group": group,
         "threads": cpus_per_worker,
+        "checkpoint_seconds": checkpoint_seconds,
     }
+    from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+
     checkpoint = train_together(
-        config, dataset, num_workers, cpus_per_worker, use_gpu, storage_path, name, max_failures
+        config,
+        dataset,
+        ScalingConfig(num_workers=num_workers, use_gpu=use_gpu, resources_per_worker={"CPU": cpus_per_worker}),
+        RunConfig(
+            name=name,
+            storage_path=storage_path,
+            failure_config=FailureConfig(max_failures=max_failures),
+            checkpoint_config=CheckpointConfig(num_to_keep=1),
+        ),
     )
     handed = {key: getattr(regressor, key) for key in ("network", "estimator", "objective")}
     handed = {key: value for key, value in handed.items() if value is not None and not isinstance(value, str)}
@@ -97,7 +109,7 @@ def fit(
 
 def check_resources(num_workers: int, cpus_per_worker: int) -> None:
     """Refuse more workers than the cluster can run beside the tasks that read the data; they would wait forever."""
-    cpus = int(ray.cluster_resources().get("CPU", 0))
+    cpus = count_cpus()
     if num_workers * cpus_per_worker >= cpus:
         rule = f"leave at least one of the {cpus} CPUs of the cluster for reading the data"
         raise must("num_workers", rule, num_workers, "give fewer workers, or a cluster with more CPUs")
@@ -113,66 +125,45 @@ def draw_sample(dataset: Any, targets: list[str], group: str | None, seed: int) 
     for argument, column in [*(("target", one) for one in targets), *([("group", group)] if group else [])]:
         if column not in names:
             raise must(argument, f"be one of {names}", column, "name a column of the data set")
-    options = {"names": names, "targets": targets, "group": group, "seed": seed}
     share = min(1.0, MARGIN * streaming.SAMPLE_ROWS / total)
-    parts = dataset.map_batches(
-        sample_of_batch, batch_format="pyarrow", batch_size=ROWS_OF_A_BATCH, fn_kwargs={**options, "share": share}
-    )
-    try:
-        # In an order that does not depend on which task was faster.
-        rows = sorted(parts.take_all(), key=lambda row: row["order"])
-    except ray.exceptions.RayTaskError as error:
-        raise reason_of(error) from error
+    options = {"names": names, "targets": targets, "group": group, "seed": seed, "share": share}
+    # Whole blocks: Ray would fill in missing columns if it joined blocks to a batch.
+    parts = dataset.map_batches(sample_of_block, batch_format="pyarrow", batch_size=None, fn_kwargs=options)
     whole = Sample(streaming.SAMPLE_ROWS, np.random.default_rng(seed), limit=share)
-    for row in rows:
-        whole.merge(pickle.loads(row["sample"]))  # written by `sample_of_batch` a moment ago
+    for row in sorted(parts.take_all(), key=lambda row: row["order"]):  # whichever task was faster
+        part = pickle.loads(row["sample"])  # written by `sample_of_block` a moment ago
+        if isinstance(part, Exception):
+            raise part
+        whole.merge(part)
     return whole
 
 
-def sample_of_batch(
-    batch: pa.Table, *, names: list[str], targets: list[str], group: str | None, seed: int, share: float
+def sample_of_block(
+    block: pa.Table, *, names: list[str], targets: list[str], group: str | None, seed: int, share: float
 ) -> pa.Table:
-    """The part of the sample that is in these rows, as one row: on a worker."""
-    if set(batch.column_names) != set(names):
-        missing, new = [n for n in names if n not in batch.column_names], sorted({*batch.column_names} - {*names})
-        rule = f"have the columns of the first part in every part; one lacks {missing} and adds {new}"
-        raise must("dataset", rule, batch.column_names, "write all parts with the same columns")
-    target = targets if len(targets) > 1 else targets[0]
+    """On a worker: the part of the sample that is in these rows, or the error of these rows, as one row."""
     part, order = Sample(streaming.SAMPLE_ROWS, np.random.default_rng(seed), limit=share), 0
-    for rows in RowSource([batch.select(names)], target, group, check_regression_target):
-        order = int(keys_of(rows).sum(dtype=np.uint64) >> np.uint64(1))
-        part.generator = np.random.default_rng([seed, order])
-        part.add(rows)
+    try:
+        if set(block.column_names) != set(names):
+            missing, new = [n for n in names if n not in block.column_names], sorted({*block.column_names} - {*names})
+            rule = f"have the same columns in every part; one part lacks {missing} and adds {new}"
+            raise must("dataset", rule, block.column_names, "write all parts with the same columns")
+        target = targets if len(targets) > 1 else targets[0]
+        for rows in RowSource([block.select(names)], target, group, check_regression_target):
+            order = int(keys_of(rows).sum(dtype=np.uint64) >> np.uint64(1))
+            part.generator = np.random.default_rng([seed, order])
+            part.add(rows)
+    except (ValueError, TypeError) as error:  # as a value, because Ray would wrap it in errors of its own
+        return pa.table({"order": [-1], "sample": [pickle.dumps(error)]})
     return pa.table({"order": [order], "sample": [pickle.dumps(part)]})
 
 
-def train_together(
-    config: dict[str, Any],
-    dataset: Any,
-    num_workers: int,
-    cpus_per_worker: int,
-    use_gpu: bool,
-    storage_path: str | None,
-    name: str | None,
-    max_failures: int,
-) -> Any:
+def train_together(config: dict[str, Any], dataset: Any, scaling: Any, run: Any) -> Any:
     """Run the workers, and return the checkpoint with the model."""
-    from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
     trainer = TorchTrainer(
-        train_worker,
-        train_loop_config=config,
-        scaling_config=ScalingConfig(
-            num_workers=num_workers, use_gpu=use_gpu, resources_per_worker={"CPU": cpus_per_worker}
-        ),
-        run_config=RunConfig(
-            name=name,
-            storage_path=storage_path,
-            failure_config=FailureConfig(max_failures=max_failures),
-            checkpoint_config=CheckpointConfig(num_to_keep=1),
-        ),
-        datasets={"rows": dataset},
+        train_worker, train_loop_config=config, scaling_config=scaling, run_config=run, datasets={"rows": dataset}
     )
     try:
         result = trainer.fit()
@@ -210,7 +201,8 @@ def train_worker(config: dict[str, Any]) -> None:
     def frames() -> Any:
         return shard.iter_batches(batch_format="pyarrow", batch_size=ROWS_OF_A_BATCH)
 
-    workers = ClusterWorkers()
+    context = ray.train.get_context()
+    workers = ClusterWorkers(context.get_world_size(), context.get_world_rank(), config["checkpoint_seconds"])
     regressor.fit(Shard(frames, ray.get(config["sample"]), workers), config["target"], groups=config["group"])
     workers.report(lambda folder: regressor.save(folder / MODEL))
 
@@ -218,9 +210,8 @@ def train_worker(config: dict[str, Any]) -> None:
 class ClusterWorkers(Workers):
     """The workers of one run of Ray Train; they have the process group of torch that it has set up."""
 
-    def __init__(self) -> None:
-        context = ray.train.get_context()
-        self.count, self.rank = context.get_world_size(), context.get_world_rank()
+    def __init__(self, count: int, rank: int, checkpoint_seconds: float = 0.0) -> None:
+        self.count, self.rank, self.checkpoint_seconds, self.saved = count, rank, checkpoint_seconds, monotonic()
 
     def average_(self, tensors: Sequence[Tensor]) -> None:
         if self.count > 1:
@@ -238,7 +229,10 @@ class ClusterWorkers(Workers):
         return bool(flags)
 
     def save(self, name: str, state: Callable[[], State]) -> None:
-        self.report(lambda folder: torch.save({"name": name, "state": state()}, folder / STATE))
+        # The clock of the first worker decides for all.
+        if self.any(self.rank == 0 and monotonic() - self.saved >= self.checkpoint_seconds):
+            self.saved = monotonic()
+            self.report(lambda folder: torch.save({"name": name, "state": state()}, folder / STATE))
 
     def restore(self, name: str) -> State | None:
         checkpoint = ray.train.get_checkpoint()

@@ -101,7 +101,7 @@ class RowSource:
             rows = len(frame)
             frame = frame.drop_nulls(subset=self.targets)
             self.omitted += rows - len(frame)
-        columns = [frame[name].to_numpy() for name in self.targets]
+        columns = [numbers_of(frame[name]) for name in self.targets]
         y = self.read_target(columns[0] if len(columns) == 1 else np.column_stack(columns))
         groups = None if self.group is None else np.asarray(frame[self.group].to_list(), dtype=object)
         others = [name for name in frame.columns if name not in (*self.targets, self.group, *self.drop)]
@@ -145,6 +145,12 @@ class RowSource:
         if writer is None:
             raise must("X", "have rows", "no batches", "give at least one batch")
         return path
+
+
+def numbers_of(series: Any) -> NDArray[Any]:
+    """The values of a target; missing ones are NaN, whatever the frame calls them."""
+    is_numeric = series.dtype.is_numeric() or bool(series.is_null().all())
+    return np.asarray((series.cast(nw.Float64) if is_numeric else series).to_numpy())
 
 
 def as_frame(batch: Any) -> Any:

@@ -1,0 +1,101 @@
+"""`hetcal.ray.fit`: one model by several workers, which may be lost, and the same gradients as by one."""
+
+import socket
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+
+from hetcal import HCRegressor, load
+from hetcal.metrics import coverage
+from hetcal.tabular import streaming
+from tests.ray.functions import DyingNetwork, gradients_of_part
+
+ray = pytest.importorskip("ray", reason="needs Ray: pip install 'hetcal[ray]'")
+pytestmark = [
+    # Ray's own, when it leaves files and sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning:ray"),
+]
+
+
+def frame(n=3000, seed=0):
+    rng = np.random.default_rng(seed)
+    x, kind = rng.normal(size=n), rng.choice(["oak", "ash"], n)
+    y = 2 * x + (kind == "oak") + (0.2 + 0.3 * (kind == "ash")) * rng.normal(size=n)
+    return pd.DataFrame({"x": x, "kind": kind, "y": y})
+
+
+@pytest.fixture
+def data(cluster, monkeypatch):
+    """A data set of six blocks, whose sample is much smaller."""
+    monkeypatch.setattr(streaming, "SAMPLE_ROWS", 600)
+    return ray.data.from_pandas([frame()[start : start + 500] for start in range(0, 3000, 500)])
+
+
+def test_a_model_of_two_workers_is_like_any_other(data, tmp_path):
+    from hetcal.ray import fit
+
+    regressor = HCRegressor(max_steps=120, random_state=0)
+    model = fit(regressor, data, "y", num_workers=2, storage_path=str(tmp_path / "store"))
+    assert not hasattr(regressor, "estimator_")
+    new = frame(1000, seed=1)
+    X, y = new[["x", "kind"]], new["y"]
+    assert np.mean((model.predict(X) - y) ** 2) < 0.3
+    assert 0.85 < coverage(y, model.predict_dist(X), level=0.9) < 0.95  # 5 standard errors of 1,000 rows
+    model.save(tmp_path / "model.hetcal")
+    assert_array_equal(load(tmp_path / "model.hetcal").predict(X), model.predict(X))
+    assert model.get_params()["max_steps"] == 120
+
+
+def test_lost_workers_are_replaced_and_training_goes_on(data, tmp_path):
+    """Worker 0 is killed at step 45 of 60. It goes on from its last checkpoint: 60 steps and a few, not 105."""
+    from hetcal.ray import fit
+
+    log = tmp_path / "log"
+    settings = {"network_log": str(log), "dies_at": 45}
+
+    class Network(DyingNetwork):
+        def __init__(self, n_inputs, n_outputs):
+            super().__init__(n_inputs, n_outputs, **settings)
+
+    regressor = HCRegressor("variance_head", network=Network, max_steps=60, batch_size=64, random_state=0)
+    model = fit(regressor, data, "y", num_workers=2, storage_path=str(tmp_path / "store"), checkpoint_seconds=0)
+    ranks = [line.split()[0] for line in log.read_text().splitlines()]
+    assert 60 <= ranks.count("0") < 90
+    assert ranks.count("died") == 1
+    assert len(model.history_) == len(model.history_.criterion) > 0
+
+
+@pytest.mark.parametrize("name", ["cross_ensemble", "variance_head", "quantile_range"])
+def test_two_workers_have_the_gradient_of_one(cluster, name):
+    """The mean of the gradients of two halves of a batch is that of the batch: sigma of a row depends on no other."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        store = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
+    task = ray.remote(num_cpus=1, max_calls=1)(gradients_of_part)
+    parts = ray.get([task.remote(name, rank, 2, store) for rank in (0, 1)])
+    whole = gradients_of_part(name, 0, 1, None)
+    for part in parts:
+        assert_allclose(part, whole, rtol=1e-4, atol=1e-5 * np.abs(whole).max())
+    assert torch.isfinite(torch.from_numpy(whole)).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "message"),
+    [
+        (lambda data: data, {"target": "price"}, r"target must be one of \['x', 'kind', 'y'\], got target='price'"),
+        (lambda data: data, {"target": "y", "group": "town"}, "group must be one of"),
+        (lambda data: data, {"target": "y", "num_workers": 9}, "num_workers must leave at least one of the 4 CPUs"),
+        (lambda data: data.limit(0), {"target": "y"}, "dataset must have rows"),
+        (lambda data: data.union(ray.data.from_pandas(frame(50)[["x", "y"]])), {"target": "y"}, "must"),
+        (lambda data: data.union(ray.data.from_pandas(frame(50).assign(y=np.nan))), {"target": "y"}, "y must be fini"),
+    ],
+)
+def test_bad_input(data, change, arguments, message):
+    from hetcal.ray import fit
+
+    with pytest.raises((ValueError, TypeError), match=message):
+        fit(HCRegressor(max_steps=5), change(data), **arguments)
