@@ -1,0 +1,113 @@
+"""One real cluster for all tests of this folder: a head and a second node, as `ray start` makes them."""
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+# A token of this test run keeps others out of its clusters. Ray reads it when it is imported, so it is set before.
+os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+pytest.importorskip("ray", reason="needs Ray: pip install 'hetcal[ray]'")
+NODE = ["--num-cpus=2", "--object-store-memory=100000000", "--block", "--disable-usage-stats"]
+PORTS = ["--min-worker-port=0", "--max-worker-port=0"]  # any
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Cluster:
+    """Nodes as process groups, so that one can be killed with all its workers, like a machine without power."""
+
+    def __init__(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="hcray"))  # short, because names of sockets must be short
+        self.address, self.nodes = f"127.0.0.1:{free_port()}", []
+        self.client = f"ray://127.0.0.1:{free_port()}"
+
+    def start(self, *options):
+        """Start a node; it belongs to the cluster as soon as Ray counts it."""
+        agent = f"--dashboard-agent-listen-port={free_port()}"
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", *NODE, *PORTS, agent, *options]
+        paths = [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]  # workers import functions by name
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
+        for name in ("RAY_ADDRESS", "OMP_NUM_THREADS"):
+            environment.pop(name, None)
+        with (self.folder / f"node-{len(self.nodes)}.log").open("w") as log:
+            node = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+        self.nodes.append(node)
+        return node
+
+    def start_head(self):
+        ports = [
+            f"--port={self.address.rpartition(':')[2]}",
+            f"--ray-client-server-port={self.client.rpartition(':')[2]}",
+        ]
+        return self.start("--head", *ports, "--include-dashboard=false", f"--temp-dir={self.folder}")
+
+    def start_second(self):
+        return self.start(f"--address={self.address}", '--resources={"second": 4}')
+
+    def log(self):
+        return "\n".join(path.read_text() for path in self.folder.glob("node-*.log"))
+
+    def stop(self):
+        for node in self.nodes:
+            kill(node)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def kill(node):
+    """Kill a node with everything that it started."""
+    for pid in descendants(node.pid):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    node.wait()
+
+
+def descendants(pid):
+    """The process and all that it has started, the process first: it would restart what ends before it."""
+    found, children = [pid], {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        children.setdefault(parent, []).append(int(path.parent.name))
+    for one in found:
+        found += children.get(one, [])
+    return found
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    import ray
+    from hetcal.ray import connect
+    from hetcal.ray.cluster import count_cpus
+    from tests.processes import wait_until
+
+    if not Path("/proc/self/stat").exists():
+        pytest.skip("nodes are killed through /proc")
+    made = Cluster()
+    try:
+        head = made.start_head()
+        wait_until(lambda: "Ray runtime started" in made.log() or head.poll() is not None)
+        assert head.poll() is None, made.log()
+        made.start_second()
+        connect(made.address)
+        wait_until(lambda: count_cpus() == 4, head)
+        yield made
+    finally:
+        ray.shutdown()
+        made.stop()
