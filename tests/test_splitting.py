@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hetcal.splitting import hold_out, split_by_time, split_folds, split_rows
+from hetcal.splitting import hold_out, split_by_time, split_folds, split_forward, split_rows
 
 GROUPS = np.repeat(np.arange(20), 5)
 
@@ -83,3 +83,14 @@ def test_hold_out_does_not_swallow_a_large_group(sizes, held_out, seed):
 def test_wrong_input(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_blocks_forward_in_time():
+    """About equal blocks; rows of one time are never divided, and too few times are refused."""
+    times = np.random.default_rng(0).integers(0, 30, 500)
+    splits = split_forward(times, folds=4)
+    assert all(times[train].max() < times[test].min() for train, test in splits)
+    assert [80 <= len(test) <= 120 for _, test in splits] == [True] * 4
+    assert sorted(np.concatenate([splits[0][0], *(test for _, test in splits)])) == list(range(500))
+    with pytest.raises(ValueError, match="time must divide the rows into 5 blocks, got time='3 different values'"):
+        split_forward(np.arange(60) % 3, folds=4)

@@ -316,6 +316,13 @@ class TabulatedPrediction(RandomizedPIT):
         return np.asarray(near.any(axis=-1) | (len(self.levels) >= MANY_LEVELS))
 
     @property
+    def central_levels(self) -> tuple[float, ...]:
+        """Levels of the intervals of which both ends are given, the widest first; none if any level is as good."""
+        if len(self.levels) >= MANY_LEVELS:
+            return ()
+        return tuple(round(float(1 - 2 * q), 10) for q in self.levels if q < 0.5 and self.is_given(1 - q))
+
+    @property
     def mean(self) -> Floats:
         return self._moments[0] if self.given[0] is None else self.given[0]
 

@@ -63,6 +63,23 @@ def split_folds(n: int, folds: int, seed: int, groups: NDArray[np.int64] | None 
     return list(GroupKFold(folds, shuffle=True, random_state=seed).split(np.empty(n), groups=groups))
 
 
+def split_forward(times: NDArray[Any], folds: int) -> list[Split]:
+    """Hold out consecutive blocks of rows, each later than its training rows; equal times stay in one block.
+
+    Of folds + 1 blocks with about equally many rows, the first is only trained on.
+
+    >>> split_forward(np.array([2021, 2019, 2022, 2020]), folds=2)
+    [(array([1]), array([0, 3])), (array([0, 1, 3]), array([2]))]
+    """
+    known, ranks, sizes = np.unique(times, return_inverse=True, return_counts=True)
+    middle = np.cumsum(sizes) - sizes / 2  # number of rows up to each time
+    blocks = np.unique((middle / len(ranks) * (folds + 1)).astype(np.int64), return_inverse=True)[1][ranks]
+    if blocks.max() < folds:
+        rule = f"divide the rows into {folds + 1} blocks"
+        raise must("time", rule, f"{len(known)} different values", "choose fewer folds, or another column")
+    return [(np.flatnonzero(blocks < k), np.flatnonzero(blocks == k)) for k in range(1, folds + 1)]
+
+
 def hold_out(order: RowNumbers, count: int, groups: NDArray[np.int64] | None = None) -> Split:
     """Hold out the first `count` rows of an order; with `groups`, whole groups with about that many rows in total.
 

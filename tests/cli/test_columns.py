@@ -39,9 +39,12 @@ def test_columns_are_told_apart():
         (("price", "twon"), r"group must be one of .*did you mean 'town'\?"),
         (
             ("town",),
-            r"target 'town' must hold numbers, got .*'Aix'; it is a column of text \(rows 2, 4\).*HCClassifier",
+            r"target must be a column of numbers, got .*; .* text, such as 'Aix' \(rows 2, 4\).*HCClassifier",
         ),
-        (("price", "town"), r"group 'town' must have a label in every row, got .*see row 3; label or remove"),
+        (
+            ("price", "town"),
+            r"group must be a column with a label in every row, got group='town'; .*missing in row 3; label or remove",
+        ),
     ],
 )
 def test_wrong_names_and_columns_are_reported(arguments, message):
@@ -51,21 +54,28 @@ def test_wrong_names_and_columns_are_reported(arguments, message):
 
 def test_a_target_of_dates_is_refused():
     data = numbered(day=np.array(["NaT", "2024-01-31"], "datetime64[us]"))
-    with pytest.raises(ValueError, match=r"target 'day' must hold numbers, .*='2024-01-31T.*'; .* dates \(row 3\)"):
+    with pytest.raises(
+        ValueError,
+        match=r"target must be a column of numbers, got target='day'; .* dates, such as '2024-01-31T.*' \(row 3\)",
+    ):
         check_numbers(data, "target", "day")
 
 
 def test_a_target_with_missing_values_names_its_rows():
     """Up to five, then how many more."""
     data = numbered(y=[np.nan] * 7 + [1.0])
-    with pytest.raises(ValueError, match=r"target 'y' must have a value in every row, .*rows 2, 3, 4, 5, 6 and 2 more"):
+    with pytest.raises(
+        ValueError, match=r"target must be a column with a value in every row, .*rows 2, 3, 4, 5, 6 and 2 more"
+    ):
         check_numbers(data, "target", "y")
     assert name_rows(data, np.array([False] * 7 + [True])) == "row 9"
 
 
 def test_a_std_must_be_positive():
     data = numbered(s=[1.0, 0.0, -2.0])
-    with pytest.raises(ValueError, match=r"std 's' must be greater than 0, got std 's'=0.0; see rows 3, 4"):
+    with pytest.raises(
+        ValueError, match=r"std must be a column of positive numbers, got std='s'; .* are not in rows 3, 4"
+    ):
         check_numbers(data, "std", "s", positive=True)
 
 

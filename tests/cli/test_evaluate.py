@@ -11,6 +11,7 @@ import hetcal
 from hetcal.cli.evaluate import evaluate_file
 from hetcal.cli.fit import fit_file
 from hetcal.cli.options import EvaluateOptions, FitOptions
+from hetcal.cli.predictions import quantiles_by_name
 from hetcal.cli.show import render_result
 from hetcal.exceptions import OtherTargetWarning, TrainingRowsWarning, UnseenLabelsWarning
 
@@ -45,7 +46,7 @@ def test_a_model_that_python_saved_needs_the_target(model):
     assert (folder / "r.html").stat().st_size > 5000
     assert result["report"]["subgroups"]["groups"] == "town"
     frame.assign(town=["Aix", None] * 40).to_csv(folder / "test.csv", index=False)
-    with pytest.raises(ValueError, match="group 'town' must have a label in every row"):
+    with pytest.raises(ValueError, match="group must be a column with a label in every row, got group='town'"):
         evaluate_model(folder, target="y", group="town")
 
 
@@ -129,7 +130,10 @@ def test_every_form_gives_the_same_verdict(normal, columns, levels, form):
     result = evaluate_predictions(path, target="y")
     assert result["form"].startswith(form)
     assert [interval["level"] for interval in result["intervals"]] == levels
-    assert result["report"]["verdict"]["coverage"] == expected["verdict"]["coverage"]
+    verdict = result["report"]["verdict"]
+    assert verdict["level"] == (levels or [0.9])[0]
+    if verdict["level"] == 0.9:
+        assert verdict["coverage"] == expected["verdict"]["coverage"]
     assert result["report"]["metrics"]["crps"] == pytest.approx(expected["metrics"]["crps"], rel=1e-2)
     assert result["report"]["metrics"]["rmse"] == pytest.approx(expected["metrics"]["rmse"], rel=1e-2)
 
@@ -148,6 +152,56 @@ def test_named_columns(normal):
     assert "--quantile 0.5=mid" in str(result["report"]["reproduce"])
 
 
+def test_the_mean_beside_intervals_is_used(normal):
+    """RMSE and bias are those of the column; the verdict and the report are about the given level."""
+    frame, path = normal
+    frame["m"] = frame["mean"] + 5
+    frame[["y", "m", "lower_80", "upper_80"]].to_csv(path, index=False)
+    result = evaluate_predictions(path, target="y", lower="lower_80", upper="upper_80", level=0.8, mean="m")
+    error = frame["m"] - frame["y"]
+    assert result["report"]["metrics"]["rmse"] == pytest.approx(np.sqrt((error**2).mean()))
+    assert result["mean"]["bias"] == pytest.approx(error.mean())
+    noise = 1.96 * error.std() / 20
+    assert (result["mean"]["low"], result["mean"]["high"]) == pytest.approx(
+        (error.mean() - noise, error.mean() + noise)
+    )
+    assert "The given mean (m) is biased: 5.08 above" in render_result(result)
+    assert "80 % intervals cover 85" in result["report"]["verdict"]["text"]
+    assert "biased" in str(result["report"]["data"])
+    for section in ("sharpness", "intervals", "subgroups"):
+        assert result["report"][section]["level"] == pytest.approx(0.8)
+    plain = evaluate_predictions(path, target="y", lower="lower_80", upper="upper_80", level=0.8)
+    assert plain["mean"] is None
+
+
+@pytest.mark.parametrize("form", ["q{:02.0f}", "P{:02.0f}", "q_{:02.0f}"])
+def test_short_names_of_quantiles(normal, form):
+    """q05 and q95 are quantiles, and no subgroups; without their counterparts such columns are features."""
+    frame, path = normal
+    names = {f"quantile_{q}": form.format(100 * q) for q in (0.05, 0.5, 0.95)}
+    frame = frame[["y", "mean", *names]].rename(columns=names)
+    frame.to_csv(path, index=False)
+    result = evaluate_predictions(path, target="y")
+    assert result["form"].startswith("the quantiles 0.05, 0.5, 0.95")
+    assert {one["kind"] for one in result["report"]["subgroups"]["worst"]} == {"prediction"}
+    frame.drop(columns=form.format(95)).assign(std=1.0).to_csv(path, index=False)
+    result = evaluate_predictions(path, target="y")
+    assert result["form"].startswith("mean and std")
+    assert {one["kind"] for one in result["report"]["subgroups"]["worst"]} == {"prediction", "feature"}
+
+
+def test_short_names_that_hold_the_probability():
+    names = ["0.05", "q0.5", "p.95", "q025", "q975", "x"]
+    assert quantiles_by_name(dict.fromkeys(names)) == {
+        0.05: "0.05",
+        0.5: "q0.5",
+        0.95: "p.95",
+        0.025: "q025",
+        0.975: "q975",
+    }
+    assert quantiles_by_name(dict.fromkeys(["q1", "q2", "q3", "q4", "q01", "q02", "0", "100", "q00", "q100"])) == {}
+
+
 def test_columns_of_predictions_are_never_subgroups(normal):
     """All that `hetcal predict` writes, whichever of them is read; other columns are."""
     frame, path = normal
@@ -164,7 +218,12 @@ def test_columns_of_predictions_are_never_subgroups(normal):
     [
         ({"lower": "lower_90"}, "--lower and --upper must be given together, got .*='lower_90'; name both columns"),
         ({"quantile": ["0.5:mid"]}, "--quantile must have the form q=column, got .*='0.5:mid'; write for example"),
-        ({"quantile": ["1.5=mid"]}, "--quantile must have the form q=column, got .*='1.5=mid'"),
+        ({"quantile": ["150=mid"]}, "--quantile must have the form q=column, got .*='150=mid'"),
+        ({"quantile": ["0.0=mid"]}, "--quantile must have the form q=column, got .*='0.0=mid'"),
+        ({"quantile": ["5=low"]}, "must name a probability, got .*='5=low'; .* is 0.05: write --quantile 0.05=low"),
+        ({"quantile": ["0.1=mean", "0.9=mean"]}, "have a probability and a column of their own, got .*0.9=mean"),
+        ({"quantile": ["0.1=mean", "0.1=std"]}, "have a probability and a column of their own, got .*0.1=std"),
+        ({"lower": "mean", "upper": "mean"}, "have a probability and a column of their own, got .*0.95=mean"),
         ({"quantile": ["0.5=mean"]}, "--quantile must be given at least twice"),
         ({"quantile": ["0.5=meen", "0.9=upper_80"]}, "quantile must be one of .*did you mean 'mean'"),
         ({"lower": "upper_90", "upper": "lower_90"}, "'upper_90' must be at most 'lower_90', got .* see rows 2, 3"),
@@ -177,22 +236,47 @@ def test_options_that_make_no_prediction(normal, options, message):
         evaluate_predictions(path, target="y", **options)
 
 
-def test_the_table_of_training_is_recognized(tmp_path):
-    """In any order of rows and columns, and from another format; not if one value differs."""
+def test_training_rows_are_recognized(tmp_path):
+    """In any order of rows and columns, in a part of the table, from another format; not if the values differ."""
     random = np.random.default_rng(0)
-    frame = pd.DataFrame({"a": random.normal(size=80), "town": random.choice(["Aix", "Bonn"], 80)})
+    frame = pd.DataFrame({"a": random.normal(size=300), "town": random.choice(["Aix", "Bonn"], 300)})
     frame.loc[3, "a"] = None
-    frame["y"] = random.normal(size=80)
+    frame["y"] = random.normal(size=300)
     frame.to_csv(tmp_path / "train.csv", index=False)
     settings = {"method": "hnn", "set": ["max_epochs=2", "width=8", "depth=1"], "quiet": True}
     fit_file(FitOptions(table=str(tmp_path / "train.csv"), target="y", out=tmp_path / "model.hetcal", **settings))
-    frame.sample(frac=1, random_state=0)[["y", "town", "a"]].to_parquet(tmp_path / "test.parquet")
     options = EvaluateOptions(file=tmp_path / "model.hetcal", table=str(tmp_path / "test.parquet"))
-    message = r"^test.parquet is the table that model.hetcal was fitted on: 64 of its 80 rows are training rows, which"
+    frame.sample(frac=1, random_state=0)[["y", "town", "a"]].to_parquet(tmp_path / "test.parquet")
+    message = r"^about 240 of 300 rows of test.parquet are rows that model.hetcal was trained on, which look better"
     with pytest.warns(TrainingRowsWarning, match=message):
         result = evaluate_file(options)
-    assert result["training_rows"] == 64
-    assert "64 of 80 rows are rows that the model was trained on" in render_result(result)
+    assert result["training_rows"] == 240
+    assert "About 240 of 300 rows are rows that the model was trained on, so that this" in render_result(result)
     assert "trained on" in str(result["report"]["data"])
+    assert result["report"]["verdict"]["status"] != "good"  # of a model of two epochs, with advice on other rows
+    assert "advice" not in result["report"]
+    frame[:150].to_parquet(tmp_path / "test.parquet")
+    with pytest.warns(TrainingRowsWarning):
+        result = evaluate_file(options)
+    assert 90 <= result["training_rows"] <= 150  # 120 on average, with a standard error of 15
     frame.assign(y=frame["y"] + 1e-9).to_parquet(tmp_path / "test.parquet")
-    assert evaluate_file(options)["training_rows"] == 0
+    result = evaluate_file(options)
+    assert result["training_rows"] == 0
+    assert "advice" in result["report"]
+
+
+def test_rows_without_a_target_are_omitted(normal, model):
+    frame, path = normal
+    frame.loc[[1, 5], "y"] = None
+    frame[["y", "mean", "std"]].to_csv(path, index=False)
+    with pytest.raises(
+        ValueError, match="missing in rows 3, 7; remove these rows, or omit them with --drop-missing-target"
+    ):
+        evaluate_predictions(path, target="y")
+    result = evaluate_predictions(path, target="y", drop_missing_target=True)
+    assert (result["rows"], result["omitted"]) == (398, 2)
+    assert "Rows without a target, omitted: 2" in render_result(result)
+    _, table, folder = model
+    table.assign(y=table["y"].mask(table.index == 7)).to_csv(folder / "test.csv", index=False)
+    result = evaluate_model(folder, target="y", drop_missing_target=True)
+    assert (result["rows"], result["omitted"]) == (79, 1)

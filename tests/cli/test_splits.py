@@ -97,8 +97,8 @@ def test_forward_in_time(tmp_path):
     ("column", "message"),
     [
         ("yaer", r"time must be one of .*did you mean 'year'"),
-        ("town", r"time 'town' must hold dates or numbers, got .*text"),
-        ("when", r"time 'when' must have a value in every row"),
+        ("town", r"time must be a column of dates or numbers, got time='town'; it holds text"),
+        ("when", r"time must be a column with a value in every row, got time='when'; .* in row 2"),
         ("same", r"time must have at least 2 different values"),
     ],
 )

@@ -3,9 +3,20 @@
 import numpy as np
 from scipy.stats import binomtest
 
-from hetcal.metrics.subgroups import check_coverage, holm, large_enough, split_by_value
+from hetcal.metrics.subgroups import (
+    Subgroup,
+    check_coverage,
+    holm,
+    is_testable,
+    split_by_prediction,
+    split_by_value,
+)
 
 RNG = np.random.default_rng(5)
+
+
+def subgroups_of(*rows, kind="feature"):
+    return [Subgroup(kind, "x", f"= {i}", numbers) for i, numbers in enumerate(rows)]
 
 
 def test_holm_by_its_definition():
@@ -22,7 +33,7 @@ def test_holm_by_its_definition():
 def test_p_values_are_the_exact_binomial_ones():
     inside = RNG.random(200) < 0.8
     subgroups = [np.arange(0, 60), np.arange(60, 200)]
-    tests = check_coverage(subgroups, inside, 0.9)
+    tests = check_coverage(subgroups_of(*subgroups), inside, 0.9)
     for i, rows in enumerate(subgroups):
         hits = int(inside[rows].sum())
         tails = [binomtest(hits, len(rows), 0.9, alternative=side).pvalue for side in ("less", "greater")]
@@ -33,7 +44,7 @@ def test_p_values_are_the_exact_binomial_ones():
 def test_weak_is_significantly_and_far_too_narrow():
     """50 of 100 rows inside are weak; all rows inside stand out, but are not weak; 90 % do neither."""
     inside = np.r_[np.arange(100) < 50, np.ones(100, dtype=bool), np.arange(100) < 90]
-    tests = check_coverage([np.arange(100), np.arange(100, 200), np.arange(200, 300)], inside, 0.9)
+    tests = check_coverage(subgroups_of(*np.split(np.arange(300), 3)), inside, 0.9)
     assert tests.is_weak.tolist() == [True, False, False]
     assert tests.stands_out.tolist() == [True, True, False]
 
@@ -48,5 +59,36 @@ def test_ranges_have_equal_counts_and_hold_every_row():
 
 
 def test_small_subgroups_and_all_rows_are_not_tested():
-    kept = large_enough([np.arange(29), np.arange(30), np.arange(100)], rows=100)
-    assert [len(rows) for rows in kept] == [30]
+    assert [is_testable(np.arange(n), rows=100) for n in (29, 30, 99, 100)] == [False, True, True, False]
+
+
+def test_columns_do_not_make_the_test_of_the_prediction_more_lenient():
+    """Subgroups by the prediction and those by columns are corrected by themselves, each by Holm."""
+    inside = np.arange(300) % 10 > 0
+    rows = np.split(np.arange(300), 3)
+    inside[rows[0]] = np.arange(100) < 78
+    predicted, others = subgroups_of(*rows, kind="prediction"), subgroups_of(*rows * 30)
+    alone, together = check_coverage(predicted, inside, 0.9), check_coverage([*predicted, *others], inside, 0.9)
+    np.testing.assert_array_equal(together.p_corrected[:3], alone.p_corrected)
+    np.testing.assert_array_equal(together.p_corrected[3:], holm(together.p[3:]))
+    assert alone.stands_out[0]
+    assert not together.stands_out[3:].any()
+
+
+def test_the_worst_comes_first():
+    """Too narrow, the lowest coverage first; then too wide; then the others by their p-value."""
+    shares = [1.0, 0.6, 0.9, 0.4, 0.88]
+    inside = np.concatenate([np.arange(500) < 500 * share for share in shares])
+    tests = check_coverage(subgroups_of(*np.split(np.arange(2500), 5)), inside, 0.9)
+    assert tests.order.tolist() == [3, 1, 0, 4, 2]
+    assert str(tests.subgroups[tests.order[0]]) == "x = 3"
+
+
+def test_the_same_rows_are_tested_once():
+    """Where wide intervals are those of large values, only ranges of the predicted value are left."""
+    median = RNG.random(500)
+    assert [one.name for one in split_by_prediction(median, 1 + median)] == ["predicted value"] * 5
+    assert [one.name for one in split_by_prediction(median, 1 - median)] == ["predicted value"] * 5
+    assert len(split_by_prediction(median, RNG.random(500))) == 10
+    halves = split_by_prediction(np.repeat([1.0, 2.0], 250), np.where(np.arange(500) < 190, 1.0, 2.0))
+    assert [str(one) for one in halves] == ["predicted value = 1", "predicted value = 2", "interval width = 1"]

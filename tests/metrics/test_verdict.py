@@ -12,6 +12,7 @@ from hetcal.distributions import TabulatedPrediction, TransformedPrediction
 from hetcal.families import GAUSSIAN, Laplace, StudentT
 from hetcal.metrics import coverage, evaluate, judge
 from hetcal.metrics.evidence import Evidence, parts_above, typical_step
+from hetcal.metrics.subgroups import Subgroup, check_coverage
 from hetcal.metrics.verdict import LABELS, judge_evidence, power_against_low_coverage, rows_needed
 from hetcal.prediction import Prediction
 from hetcal.transforms import Log
@@ -281,12 +282,18 @@ def test_ties_count_half():
 
 
 def test_weak_subgroups_take_the_green_mark():
-    assert judge_z(even(400)).status == "good"
-    verdict = judge_z(even(400), weak_subgroups=2)
+    """The worst of them is named, unless all rows are too narrow."""
+    evidence = Evidence.of(even(400), Prediction(np.zeros(400), np.ones(400)))
+    assert judge_evidence(evidence).status == "good"
+    outer = np.r_[:40, 360:400]  # half of them are outside
+    both = [Subgroup("feature", "age", "= 3", outer), Subgroup("feature", "age", "= 2", np.r_[:39, 360:400])]
+    verdict = judge_evidence(evidence, check_coverage(both, evidence.inside, 0.9))
     assert (verdict.status, verdict.finding) == ("caution", "subgroup")
-    assert verdict.text.endswith("; in 2 subgroups the intervals are too narrow")
-    assert "; in one subgroup the" in judge_z(even(400), weak_subgroups=1).text
-    assert "subgroup" not in judge_z(even(400, 3.0), weak_subgroups=1).text  # all rows are too narrow
+    named = "; 90 % intervals are too narrow for rows with age = 2, where they cover 49.4 % of 79 rows"
+    assert verdict.text.endswith(f"{named}, and for 1 other subgroup")
+    assert judge_evidence(evidence, check_coverage(both[1:], evidence.inside, 0.9)).text.endswith(named)
+    narrow = Evidence.of(even(400, 3.0), Prediction(np.zeros(400), np.ones(400)))
+    assert "age" not in judge_evidence(narrow, check_coverage(both, narrow.inside, 0.9)).text
 
 
 def test_evaluate_says_the_same():
@@ -316,7 +323,7 @@ def test_a_weak_range_of_the_prediction_takes_the_green_mark():
     verdict = judge(y, x, np.full(4_000, sigma))
     assert verdict.coverage == pytest.approx(0.9, abs=0.001)
     assert verdict.status == "caution"
-    assert "the intervals are too narrow" in verdict.text
+    assert "90 % intervals are too narrow for rows with predicted value 0.799 to 1" in verdict.text
 
 
 def test_verdict_is_json():
@@ -445,3 +452,25 @@ def test_only_what_a_table_of_quantiles_has_is_judged():
     assert "50 % intervals" in judge(y, wrong).text
     dense = np.arange(1, 100) / 100
     assert judge(y, TabulatedPrediction(dense, np.tile(np.quantile(y, dense), (1000, 1)) * 2)).status == "bad"
+
+
+def test_intervals_of_other_levels_are_judged_at_their_level():
+    """The verdict is about the given level nearest to 90 %, not about intervals that are interpolated."""
+    y = even(400)
+
+    def table(*levels, factor=1.0):
+        q = sorted({*((1 - np.array(levels)) / 2), *((1 + np.array(levels)) / 2)})
+        return TabulatedPrediction(q, np.tile(factor * ndtri(q), (400, 1)))
+
+    for levels, expected in (([0.8], 0.8), ([0.5, 0.8, 0.99], 0.99), ([0.5, 0.9], 0.9), ([0.6827], 0.6827)):
+        verdict = judge(y, table(*levels))
+        assert (verdict.status, verdict.level) == ("good", pytest.approx(expected))
+        assert verdict.coverage == pytest.approx(expected, abs=0.004)
+    assert judge(y, table(0.6827)).text.startswith("68.3 % intervals cover 68.")
+    narrow = judge(y, table(0.8, factor=0.7))
+    assert (narrow.status, narrow.finding) == ("bad", "narrow")
+    assert narrow.width_factor == pytest.approx(1 / 0.7, rel=0.02)
+    few = judge(even(100), TabulatedPrediction([0.1, 0.9], np.tile(ndtri([0.1, 0.9]), (100, 1))))
+    assert "a coverage of 70 % could look the same" in few.text
+    assert f"on {rows_needed(0.8)} rows or more" in few.text
+    assert judge(y, TabulatedPrediction([0.05, 0.9], np.tile(ndtri([0.05, 0.9]), (400, 1)))).level == 0.9

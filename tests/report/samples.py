@@ -73,6 +73,7 @@ def make_comparison():
     return {
         "target": "quality",
         "rows": 200,
+        "held_out_rows": 200,
         "folds": 5,
         "seed": 3,
         "groups": None,

@@ -69,6 +69,13 @@ def test_subgroups_are_named():
     assert "color = red" in steps_for(2.0, worst="color = red")[-1]["text"]
 
 
+def test_a_trial_is_not_repeated():
+    """Settings that cut training short are not part of the advised command; others are."""
+    trial = "hetcal fit t.csv --target y --out m.hetcal --set max_steps=100 --set width=64 --set max_seconds=5"
+    for step in steps_for(2.0, command=trial):
+        assert step["command"].startswith("hetcal fit t.csv --target y --out m.hetcal --set width=64 --")
+
+
 def test_without_the_command_of_a_fit():
     """From Python, and from `hetcal evaluate`, files have placeholders; a command that cannot be read is ignored."""
     for command in (None, "hetcal evaluate m.hetcal new.csv", "hetcal fit 'broken"):

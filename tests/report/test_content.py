@@ -325,7 +325,9 @@ def test_a_weak_subgroup_takes_the_green_mark():
     content = describe(z, prediction, target="y", title="t", features=frame)
     assert content["verdict"]["coverage"] == pytest.approx(0.9, abs=1e-9)
     assert content["verdict"]["status"] != "good"
-    assert "; in one subgroup the intervals are too narrow" in content["verdict"]["text"]
+    named = "; 90 % intervals are too narrow for rows with label = a, where they cover 60.0 % of 60 rows."
+    assert named in content["verdict"]["text"]
+    assert "The worst is label = a: 90 % intervals cover 60.0 % of 60 rows there" in content["subgroups"]["text"]
     assert content["subgroups"]["worst"][0]["where"] == "= a"
     assert content["subgroups"]["weak"] == 1
 

@@ -182,7 +182,15 @@ def test_figures_are_those_of_the_held_out_rows():
         np.testing.assert_allclose(hnn["verdict"][name], getattr(expected, name), atol=1e-9)
     del result["methods"], result["recommendation"]
     floor = metrics.ce_noise_floor(40)
-    facts = {"target": "price", "rows": 120, "folds": 3, "seed": 4, "groups": None, "recalibration": None}
+    facts = {
+        "target": "price",
+        "rows": 120,
+        "held_out_rows": 120,
+        "folds": 3,
+        "seed": 4,
+        "groups": None,
+        "recalibration": None,
+    }
     assert result == {**facts, "ce_noise_floor": floor}
 
 
@@ -262,6 +270,29 @@ def test_groups_are_never_split(fake):
     floors = [metrics.ce_noise_floor(len(test)) for _, _, test, _ in fake.given]
     assert result["ce_noise_floor"] == pytest.approx(np.mean(floors))
     assert result["groups"] == "patient"
+
+
+def test_equal_rows_are_in_one_fold(fake):
+    """As in `hetcal fit`: a held-out row is never a copy of a training row, unless there are too few different ones."""
+    pairs = np.repeat(NUMBERS[:20], 2, axis=0)
+    compare(pairs, pairs[:, 0], methods=["hnn"], folds=4)
+    assert len(fake.given) == 4
+    for _, train, test, groups in fake.given:
+        assert not set(train) & set(test)
+        assert groups is None
+    fake.given.clear()
+    compare(np.repeat(NUMBERS[:4], 10, axis=0), np.repeat(NUMBERS[:4, 0], 10), methods=["hnn"], folds=4)
+    assert any(set(train) & set(test) for _, train, test, _ in fake.given)
+
+
+def test_folds_forward_in_time(fake):
+    """Every fold is later than its training rows; the earliest rows are never held out."""
+    times = np.random.default_rng(0).permutation(40)
+    result = compare(NUMBERS, np.arange(40.0), methods=["hnn"], folds=3, times=times)
+    assert [sorted(times[test]) for _, _, test, _ in fake.given] == [[*range(k, k + 10)] for k in (10, 20, 30)]
+    assert all(times[train].max() == times[test].min() - 1 for _, train, test, _ in fake.given)
+    assert (result["rows"], result["held_out_rows"]) == (40, 30)
+    assert result["methods"][0]["verdict"]["rows"] == 30
 
 
 def test_two_groups_can_be_compared():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from hetcal.families import GAUSSIAN
-from hetcal.methods import METHODS
 from hetcal.metrics import judge
+from hetcal.studies.cells import method_title
 from hetcal.studies.compare import describe_figure
 from hetcal.studies.recommendation import recommend
 
@@ -21,7 +21,7 @@ def method(name, scores, factor=1.0, rows=1000):
     y = factor * GAUSSIAN.quantile((np.arange(rows) + 0.5) / rows)
     return {
         "name": name,
-        "title": METHODS[name].title,
+        "title": method_title(name),
         "failed": None,
         "metrics": {"crps": describe_figure(scores)},
         "verdict": judge(y, np.zeros(rows), np.ones(rows)).as_dict(),
@@ -83,6 +83,29 @@ def test_the_verdict_is_that_of_the_recommended_method():
     text = recommend([narrow, method(HNN, [0.356, 0.358])], rows=1000)["text"]
     assert text.endswith(RELIABLE)
     assert "Not reliable" not in text
+
+
+@pytest.mark.parametrize(
+    ("ridge", "expected"),
+    [
+        (
+            [0.70, 0.72],
+            "Its CRPS is 0.500 times that of the nearest baseline, Ridge, constant sigma; the difference is more",
+        ),
+        (
+            [0.30, 0.45],
+            "Its CRPS is 0.947 times that of the nearest baseline, Ridge, constant sigma; the difference is with",
+        ),
+    ],
+)
+def test_the_nearest_baseline_is_the_measure(ridge, expected):
+    """Not one that is further away; and a baseline with a lower CRPS is already named as such."""
+    methods = [method(HNN, [0.35, 0.36]), method("no_model", [2.0, 2.0]), method("ridge", ridge)]
+    assert expected in recommend(methods, rows=1000)["text"]
+    better = recommend([method(HNN, [0.35, 0.36]), method("ridge", [0.3, 0.31])], rows=1000)["text"]
+    assert "has a lower CRPS: 0.305, 14.1 % below" in better
+    assert "nearest baseline" not in better
+    assert "nearest baseline" not in recommend([method(HNN, [0.35, 0.36])], rows=1000)["text"]
 
 
 def test_failed_methods_are_named():

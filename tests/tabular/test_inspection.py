@@ -50,6 +50,19 @@ def test_each_finding_has_its_answer(columns, name, flag):
     assert found[name].is_warning == (name == "dates")
 
 
+@pytest.mark.parametrize("form", ["%Y-%m-%d", "%Y-%m-%d %H:%M:%S"])
+def test_dates_as_text_are_recognized(form):
+    """As the command line reads them, and what to do about them in Python; they are no ids."""
+    day = pd.Series(pd.date_range("2024-01-01", periods=N).strftime(form), dtype=object)
+    found = findings(X.assign(day=day.mask(day.index == 7)))
+    assert list(found) == ["dates_as_text", "dates"]
+    assert found["dates_as_text"].text.endswith("give the column a date type, for example with pandas.to_datetime")
+    assert "day holds dates (2024-01-01 to 2024-07-18)" in found["dates"].text
+    assert list(findings(X.assign(day=day), time="day")) == ["dates_as_text"]
+    assert "id" in findings(X.assign(day=day.mask(day.index == 7, "soon")))
+    assert "dates_as_text" not in findings(X.assign(day=day.mask(day.index == 7, "2024-02-30")))
+
+
 def test_findings_that_were_answered_are_not_repeated():
     grouped = X.assign(patient=np.arange(N) // 10, age=20 + np.arange(N) // 10 % 7)
     assert findings(grouped.drop(columns="patient"), groups=grouped["patient"]) == {}

@@ -1,6 +1,5 @@
 """Which column of a table is the target, which one holds groups, and which ones are features."""
 
-import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,23 +46,6 @@ def split_columns(
     return Observations(Table(features), check_numbers(data, "target", target), groups)
 
 
-def fingerprint_of(rows: Observations) -> str:
-    """Sixteen digits that tell whether another table has the same features and targets, in any order of the rows."""
-    columns = [rows.y]
-    digest = hashlib.sha256()
-    for name in sorted(rows.X.columns):
-        values = rows.X.columns[name]
-        digest.update(f"{name}\0".encode())
-        if values.dtype.kind == "O":  # labels become their numbers in the sorted list of all labels
-            labels, values = np.unique(values.astype(str), return_inverse=True)
-            digest.update("\0".join(labels).encode())
-        columns.append(values.astype(np.int64) if values.dtype.kind == "M" else values.astype(np.float64))
-    order = np.lexsort(columns)
-    for values in columns:
-        digest.update((values[order] + 0).tobytes())  # -0.0 + 0 is 0.0
-    return digest.hexdigest()[:16]
-
-
 def drop_missing_target(data: NumberedTable, target: str) -> NumberedTable:
     """Omit the rows without a target."""
     check_choice("target", target, data.table.columns)
@@ -87,22 +69,21 @@ def check_features(observations: Observations) -> Observations:
 
 def check_numbers(data: NumberedTable, role: str, column: str, positive: bool = False) -> Floats:
     """Return a column that must hold numbers in every row; the error names the rows where it does not."""
-    name, values, missing = f"{role} {column!r}", data.table.columns[column], data.table.missing(column)
-    kind = data.table.kind(column)
+    values, missing, kind = data.table.columns[column], data.table.missing(column), data.table.kind(column)
     if kind != "numbers":
-        first = None if missing.all() else str(values[~missing][0])
-        advice = f"it is a column of {kind} ({name_rows(data, ~missing)}); choose another column or convert it"
+        example = "" if missing.all() else f", such as {str(values[~missing][0])!r} ({name_rows(data, ~missing)})"
+        advice = f"it is a column of {kind}{example}; choose another column or convert it"
         if role == "target" and kind == "text":
             advice += ", or use hetcal.HCClassifier from Python if it holds classes"
-        raise must(name, "hold numbers", first, advice)
+        raise must(role, "be a column of numbers", column, advice)
     if missing.any():
-        advice = f"see {name_rows(data, missing)}; remove these rows"
+        advice = f"its value is missing in {name_rows(data, missing)}; remove these rows"
         if role == "target":
-            advice += ", or let `hetcal fit` omit them with --drop-missing-target"
-        raise must(name, "have a value in every row", "missing", advice)
+            advice += ", or omit them with --drop-missing-target"
+        raise must(role, "be a column with a value in every row", column, advice)
     if positive and not (values > 0).all():
-        wrong = values <= 0
-        raise must(name, "be greater than 0", float(values[wrong][0]), f"see {name_rows(data, wrong)}")
+        advice = f"its values must be greater than 0, and are not in {name_rows(data, values <= 0)}"
+        raise must(role, "be a column of positive numbers", column, advice)
     return values
 
 
@@ -110,8 +91,8 @@ def check_group_labels(data: NumberedTable, column: str) -> NDArray[Any]:
     """Return the column of groups, which must have a value in every row."""
     missing = data.table.missing(column)
     if missing.any():
-        advice = f"see {name_rows(data, missing)}; label or remove these rows"
-        raise must(f"group {column!r}", "have a label in every row", "missing", advice)
+        advice = f"its label is missing in {name_rows(data, missing)}; label or remove these rows"
+        raise must("group", "be a column with a label in every row", column, advice)
     return data.table.columns[column]
 
 

@@ -2,14 +2,16 @@
 
 from typing import Any
 
+from hetcal._checks import must
 from hetcal.cli.backends import open_backend
-from hetcal.cli.columns import check_dropped, check_features, split_columns
+from hetcal.cli.columns import check_dropped
+from hetcal.cli.inspecting import inspect_folds
 from hetcal.cli.judging import write_report
 from hetcal.cli.options import CompareOptions
 from hetcal.cli.progress import announce, fits_bar, is_watched
 from hetcal.cli.reproduce import command_line, shown_name
 from hetcal.cli.settings import check_estimator_settings, parse_settings
-from hetcal.cli.tables import read_file
+from hetcal.cli.splits import check_time, read_rows
 from hetcal.methods import METHODS
 from hetcal.report import describe_comparison
 from hetcal.studies.compare import compare, method_names
@@ -21,9 +23,14 @@ def compare_file(options: CompareOptions) -> dict[str, Any]:
     settings = parse_settings(options.set)
     check_estimator_settings(settings, [name for name in names if name in METHODS])
     check_dropped(options.target, options.group, options.drop)
+    if options.time is not None and options.group is not None:
+        advice = "a group has rows of many times; omit one of the two"
+        raise must("--time", "not be given with --group", options.time, advice)
+    check_time(options)
     backend = open_backend(options)
-    data = read_file(options.table, options.csv_format, texts=options.text, drop=options.drop)
-    observations = check_features(split_columns(data, options.target, options.group))
+    table = read_rows(options)
+    observations = table.observations
+    inspection = inspect_folds(options, table, settings).as_dict()
     announce(options.quiet, f"comparing {len(names)} methods in {options.folds} folds")
     with fits_bar(is_watched(options.quiet)) as show:
         comparison = compare(
@@ -33,6 +40,7 @@ def compare_file(options: CompareOptions) -> dict[str, Any]:
             folds=options.folds,
             seed=options.seed,
             groups=observations.groups,
+            times=table.times,
             settings=settings,
             recalibrate=options.recalibrate,
             jobs=options.jobs,
@@ -57,7 +65,7 @@ def compare_file(options: CompareOptions) -> dict[str, Any]:
         },
         reproduce=[command_line(options)],
     )
-    return {"command": options.command, **comparison, **write_report(content, options.report)}
+    return {"command": options.command, **comparison, "inspection": inspection, **write_report(content, options.report)}
 
 
 def calibration_rows(recalibration: dict[str, Any] | None) -> dict[str, int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from hetcal._checks import check_choice, check_number, must, underscored
 from hetcal.cli.backends import open_backend
-from hetcal.cli.columns import Observations, check_dropped, fingerprint_of
+from hetcal.cli.columns import Observations, check_dropped
 from hetcal.cli.inspecting import inspect_split
 from hetcal.cli.judging import judge_model, write_report
 from hetcal.cli.options import RECALIBRATIONS, FitOptions
@@ -18,6 +18,7 @@ from hetcal.cli.progress import announce, fits_bar, is_watched
 from hetcal.cli.reproduce import command_line, shown_name
 from hetcal.cli.settings import check_estimator_settings, parse_settings
 from hetcal.cli.show import describe_choices
+from hetcal.cli.sketches import sketch_of
 from hetcal.cli.splits import check_split, hold_out_calibration, read_split
 from hetcal.exceptions import TrainingInterrupted, TrainingWarning
 from hetcal.methods import METHODS, make
@@ -33,7 +34,6 @@ def fit_file(options: FitOptions) -> dict[str, Any]:
     settings = check_fit_options(options)
     split = read_split(options)
     train, test = split.train, split.test
-    fingerprint = fingerprint_of(split.rows)
     train, calibration = hold_out_calibration(options, train)
     inspection = inspect_split(options, split, settings).as_dict()
     with fits_bar(is_watched(options.quiet)) as show:
@@ -58,7 +58,7 @@ def fit_file(options: FitOptions) -> dict[str, Any]:
             reproduce=[command_line(replace(options, method=method))],
         )
     summary = {**summarize_fit(options, method, train, test, content), "split": split.how}
-    model.save(options.out, summary={**summary, "fingerprint": fingerprint})
+    model.save(options.out, summary={**summary, "sketch": sketch_of(train)})
     result = {"command": options.command, "model": str(options.out), **summary, "recommendation": reason(comparison)}
     result |= {"recalibrate": options.recalibrate, "calibration_rows": 0 if calibration is None else len(calibration)}
     result |= {"inspection": inspection, "choices": list_choices(model)}

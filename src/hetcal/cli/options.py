@@ -48,6 +48,9 @@ GroupColumn = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="Column whose rows belong together (a patient, a day) and are never split."),
 ]
+DropMissingTarget = Annotated[
+    bool, typer.Option("--drop-missing-target", help="Omit rows without a target, instead of refusing the table.")
+]
 TextColumns = Annotated[
     list[str], typer.Option(metavar="COLUMN", help="Column of labels that look like numbers; may be repeated.")
 ]
@@ -148,9 +151,7 @@ class FitOptions(CsvOptions, AnswerOptions):
     split: Annotated[
         str, typer.Option(help="distinct: test rows at random, equal rows on one side; random: equal rows on any side.")
     ] = SPLITS[0]
-    drop_missing_target: Annotated[
-        bool, typer.Option("--drop-missing-target", help="Omit rows without a target, instead of refusing the table.")
-    ] = False
+    drop_missing_target: DropMissingTarget = False
     drop: DroppedColumns = field(default_factory=list)
     group: GroupColumn = None
     text: TextColumns = field(default_factory=list)
@@ -229,6 +230,7 @@ class EvaluateOptions(CsvOptions, AnswerOptions):
         list[str],
         typer.Option(metavar="Q=COLUMN", help="Column of a quantile, such as 0.05=low; may be repeated."),
     ] = field(default_factory=list)
+    drop_missing_target: DropMissingTarget = False
     drop: DroppedColumns = field(default_factory=list)
     group: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column of groups, which are tested as subgroups.")
@@ -251,6 +253,13 @@ class CompareOptions(CsvOptions, AnswerOptions):
         ),
     ] = "auto,baselines,peers"
     folds: Annotated[int, typer.Option(min=2, help="Number of folds; each is held out once.")] = 5
+    time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Column of dates or numbers: each fold is tested on rows later than its training."
+        ),
+    ] = None
+    drop_missing_target: DropMissingTarget = False
     drop: DroppedColumns = field(default_factory=list)
     group: GroupColumn = None
     text: TextColumns = field(default_factory=list)

@@ -48,9 +48,9 @@ def judged(result: dict[str, Any]) -> list[str]:
 
 def evaluated(result: dict[str, Any]) -> list[str]:
     lines = [f"Predictions: {result['form']}"] * bool(result["form"])
-    if result["training_rows"]:
-        lines.append(f"{result['training_rows']} of {result['rows']} rows are rows that the model was trained on")
+    lines += [f"Rows without a target, omitted: {result['omitted']}"] * bool(result["omitted"])
     lines += [interval["text"] for interval in result["intervals"]]
+    lines += [result["mean"]["text"]] if result["mean"] else []
     return [*lines, *[""] * bool(lines), *judged(result)]
 
 
@@ -76,7 +76,9 @@ def compared(result: dict[str, Any]) -> list[str]:
             continue
         rows.append([method["title"], *(show_figure(metrics[name]) for name in COMPARED)])
     floor = show_value(result["ce_noise_floor"])
-    note = f"Mean ± standard error over {result['folds']} folds. CE: calibration error; a perfect model has {floor}."
+    forward = ", each later than its training rows" if result["held_out_rows"] < result["rows"] else ""
+    note = f"Mean ± standard error over {result['folds']} folds{forward}. "
+    note += f"CE: calibration error; a perfect model has {floor}."
     if result["recalibration"]:
         count, method = result["recalibration"]["rows"], result["recalibration"]["method"]
         note += f" {count} training rows of each fold were not trained on, for {method} recalibration."

@@ -1,4 +1,6 @@
-"""Training and test rows of `hetcal fit`: at random, by groups, forward in time, or from two tables."""
+"""The rows of `hetcal fit` and `hetcal compare`, and the training and test rows of `fit`: at random, by groups, forward
+in time, or from two tables.
+"""
 
 import warnings
 from dataclasses import dataclass
@@ -7,17 +9,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetcal._checks import check_choice, must
-from hetcal.cli.columns import Observations, check_features, drop_missing_target, split_columns
-from hetcal.cli.options import SPLITS, FitOptions
+from hetcal.cli.columns import Observations, check_features, drop_missing_target, name_rows, split_columns
+from hetcal.cli.options import SPLITS, CompareOptions, FitOptions
 from hetcal.cli.reproduce import shown_name
 from hetcal.cli.tables import NumberedTable, read_file
 from hetcal.exceptions import SharedGroupsWarning, SharedRowsWarning
 from hetcal.splitting import split_by_time, split_rows
 from hetcal.studies.cells import CALIBRATION_FRACTION
-from hetcal.tabular.columns import Table
+from hetcal.tabular.columns import Kind, Table
 from hetcal.tabular.rows import number_equal_rows, numbers_repeat
 
 MINIMUM_ROWS_TO_SPLIT = 5
+Times = NDArray[np.float64] | NDArray[np.datetime64]
+
+
+@dataclass(frozen=True, eq=False)
+class TableRows:
+    """The rows of a table to train on, and what is known about them."""
+
+    observations: Observations
+    times: Times | None  # what orders the rows
+    kinds: dict[str, Kind]
+    omitted: int  # rows without a target
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,20 +51,31 @@ def check_split(options: FitOptions) -> None:
         raise must("--test", "not be given with --time or --split", options.test, "the test table is the split")
     if options.time is not None and options.split != SPLITS[0]:
         raise must("--time", "not be given with --split", options.time, "the order in time is the split; omit one")
+    check_time(options)
+
+
+def check_time(options: FitOptions | CompareOptions) -> None:
     if options.time is not None and options.time in (options.target, options.group):
         raise must("--time", "differ from the columns of --target and --group", options.time, "name another column")
 
 
-def read_split(options: FitOptions) -> SplitTable:
-    """Read training and test rows, from one table or from two."""
+def read_rows(options: FitOptions | CompareOptions) -> TableRows:
+    """Read the rows of a table that have a target, and what orders them in time."""
     drop = [name for name in options.drop if name != options.time]  # a dropped column may still order the rows
     data = read_file(options.table, options.csv_format, texts=options.text, drop=drop)
     kept = drop_missing_target(data, options.target) if options.drop_missing_target else data
-    omitted = len(data.rows) - len(kept.rows)
     hidden = [options.time] if options.time in options.drop and options.time is not None else []
     rows = check_features(split_columns(kept, options.target, options.group, others=hidden))
+    times = None if options.time is None else read_times(kept, options.time)
+    return TableRows(rows, times, data.table.kinds, len(data.rows) - len(kept.rows))
+
+
+def read_split(options: FitOptions) -> SplitTable:
+    """Read training and test rows, from one table or from two."""
+    table = read_rows(options)
+    rows, omitted = table.observations, table.omitted
     if options.test is not None:
-        other = read_file(options.test, options.csv_format, kinds=data.table.kinds)
+        other = read_file(options.test, options.csv_format, kinds=table.kinds)
         other = drop_missing_target(other, options.target) if options.drop_missing_target else other
         test = split_columns(other, options.target, options.group)
         warn_of_shared_groups(rows, test)
@@ -62,8 +86,8 @@ def read_split(options: FitOptions) -> SplitTable:
     if len(rows) < MINIMUM_ROWS_TO_SPLIT:
         rule = f"have at least {MINIMUM_ROWS_TO_SPLIT} rows to be split"
         raise must("the table", rule, len(rows), "give more rows, or --test-size 0")
-    if options.time is not None:
-        train, test = hold_out_later_rows(rows, read_times(kept, options.time), options.test_size)
+    if table.times is not None:
+        train, test = hold_out_later_rows(rows, table.times, options.test_size)
         warn_of_shared_groups(train, test)
         return SplitTable(rows, train, test, f"the latest rows by {options.time}", omitted)
     groups, how = rows_kept_together(rows, options.split, options.group)
@@ -110,19 +134,18 @@ def hold_out_calibration(options: FitOptions, train: Observations) -> tuple[Obse
     return hold_out_rows(train, CALIBRATION_FRACTION, options.seed, groups)
 
 
-def read_times(data: NumberedTable, column: str) -> NDArray[np.float64] | NDArray[np.datetime64]:
+def read_times(data: NumberedTable, column: str) -> Times:
     """Return the column that orders the rows: dates or numbers, without missing values."""
     check_choice("time", column, data.table.columns)
     if data.table.kind(column) == "text":
-        raise must(f"time {column!r}", "hold dates or numbers", "text", "write dates as YYYY-MM-DD")
+        raise must("time", "be a column of dates or numbers", column, "it holds text; write dates as YYYY-MM-DD")
     if data.table.missing(column).any():
-        raise must(f"time {column!r}", "have a value in every row", "missing", "fill in or remove these rows")
+        advice = f"its value is missing in {name_rows(data, data.table.missing(column))}; fill in or remove these rows"
+        raise must("time", "be a column with a value in every row", column, advice)
     return data.table.columns[column]
 
 
-def hold_out_later_rows(
-    rows: Observations, times: NDArray[np.float64] | NDArray[np.datetime64], test_size: float
-) -> tuple[Observations, Observations]:
+def hold_out_later_rows(rows: Observations, times: Times, test_size: float) -> tuple[Observations, Observations]:
     """Train on the earlier rows, test on the later ones; rows of the same time stay on one side."""
     train, test = split_by_time(times, test_size)
     return rows.take(train), rows.take(test)

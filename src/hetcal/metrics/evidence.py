@@ -15,7 +15,7 @@ from hetcal.metrics.noise import CURVE_LEVELS
 from hetcal.metrics.regression import coverages, inside_interval, pit
 from hetcal.metrics.subgroups import RELATIVE_ROUNDING
 
-LEVEL = 0.9
+LEVEL = 0.9  # at which every prediction is judged that has quantiles of any probability
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,23 +23,25 @@ class Evidence:
     """What the rule needs to know about evaluated rows; the evidence of several folds can be pooled."""
 
     coverage: Floats  # (99,), at CURVE_LEVELS
-    inside: NDArray[np.bool_]  # (n,), of the 90 % interval
+    inside: NDArray[np.bool_]  # (n,), of the interval of `level`
     truth: Floats  # (n,)
     median: Floats  # (n,)
-    lower: Floats  # (n,), ends of the 90 % interval
+    lower: Floats  # (n,), ends of this interval
     upper: Floats  # (n,)
     part_above: Floats  # (n,), of the probability of an atom, above the median; nan if the true value is no atom, 0.5
     # if the prediction has no median
     pit: Floats  # (n,)
     grouping: Grouping | None = None
     is_given: NDArray[np.bool_] = field(default_factory=lambda: np.ones(len(CURVE_LEVELS), dtype=bool))  # (99,)
+    level: float = LEVEL  # of the intervals that are judged
 
     @classmethod
     def of(cls, truth: Floats, prediction: Any, groups: GroupLabels | None = None) -> "Evidence":
+        level = level_of(prediction)
         with np.errstate(over="ignore"):
-            lower, upper = prediction.interval(LEVEL).T
+            lower, upper = prediction.interval(level).T
             median = np.asarray(prediction.quantile(0.5))
-        inside = inside_interval(truth, prediction, LEVEL)
+        inside = inside_interval(truth, prediction, level)
         is_given = getattr(prediction, "is_given", lambda q: np.ones(np.shape(q), dtype=bool))
         return cls(
             coverages(truth, prediction, CURVE_LEVELS),
@@ -53,6 +55,7 @@ class Evidence:
             pit(truth, prediction),
             Grouping.of(groups, len(truth)),
             is_given((1 - CURVE_LEVELS) / 2) & is_given((1 + CURVE_LEVELS) / 2),
+            level,
         )
 
     @classmethod
@@ -63,7 +66,8 @@ class Evidence:
         names = ("inside", "truth", "median", "lower", "upper", "part_above", "pit")
         values = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         grouping = Grouping.join([part.grouping for part in parts], rows)
-        return cls(coverage, **values, grouping=grouping, is_given=np.all([part.is_given for part in parts], axis=0))
+        is_given = np.all([part.is_given for part in parts], axis=0)
+        return cls(coverage, **values, grouping=grouping, is_given=is_given, level=parts[0].level)
 
     @property
     def rows(self) -> int:
@@ -71,7 +75,7 @@ class Evidence:
 
     @cached_property
     def observed(self) -> float:
-        """Coverage of the 90 % intervals."""
+        """Coverage of the intervals."""
         return float(np.mean(self.inside))
 
     @cached_property
@@ -108,6 +112,12 @@ class Evidence:
         if self.grouping is None:
             return self.rows
         return self.grouping.effective_rows(self.grouping.correlation(values.astype(np.float64)))
+
+
+def level_of(prediction: Any) -> float:
+    """The level of the intervals to judge: 90 %, or the nearest one that a table of a few quantiles gives."""
+    levels = getattr(prediction, "central_levels", ())
+    return min(levels, key=lambda level: abs(level - LEVEL)) if levels else LEVEL
 
 
 def split_atoms(truth: Floats, prediction: Any) -> Floats:

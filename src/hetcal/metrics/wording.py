@@ -130,6 +130,15 @@ def percent(share: float | None, decimals: int = 1) -> str:
     return f"{shown:.{decimals}f} %"
 
 
+def nominal(level: float) -> str:
+    """Format the level of an interval, with a decimal only if it has one.
+
+    >>> nominal(0.9), nominal(0.6827)
+    ('90 %', '68.3 %')
+    """
+    return percent(level, 0 if round(100 * level, 6) % 1 == 0 else 1)
+
+
 def probability(p: float) -> str:
     """Format a p-value.
 

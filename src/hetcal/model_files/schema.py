@@ -310,6 +310,10 @@ class VersionsDocument(Document):
     python: Version
 
 
+RowHash = Annotated[str, Field(pattern=r"^[0-9a-f]{12}$")]
+MOST_HASHES = 64  # of training rows
+
+
 class SummaryDocument(Document):
     """How the model was made. Predictions do not depend on it."""
 
@@ -320,7 +324,10 @@ class SummaryDocument(Document):
     created: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(Z|\+00:00)$")] | None = None
     rows: Whole | None = None
     test_rows: Whole | None = None
-    fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None  # of the table that was given to fit
+    fingerprint: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None  # replaced by `sketch`, no longer used
+    sketch: Annotated[list[RowHash], Field(max_length=MOST_HASHES, fail_fast=True)] | None = (
+        None  # of the training rows
+    )
     dropped: Annotated[list[str], Field(fail_fast=True)] | None = None
     group: str | None = None
     split: str | None = None

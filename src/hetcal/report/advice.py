@@ -23,6 +23,9 @@ DEFAULT_TEST_SIZE = 0.2
 # Which recalibration corrects what: one factor for all widths, or the whole curve.
 RECALIBRATIONS = {"narrow": "std", "wide": "std", "shape": "isotonic", "bias": "isotonic"}
 
+# Settings that end training before it has converged.
+TRIAL_SETTINGS = ("max_steps", "max_epochs", "max_seconds")
+
 
 @dataclass(frozen=True, eq=False)
 class Situation:
@@ -61,10 +64,22 @@ class Situation:
         return flag in self.words
 
     def with_flags(self, *flags: str) -> str:
-        """The command of the fit with further options; its files have other names if it is not the one that was run."""
+        """The command of the fit with further options, without settings that cut its training short for a trial.
+
+        Its files have other names if it is not the one that was run.
+        """
         if self.is_fit:
-            return f"{self.command} {shlex.join(flags)} --force"
+            return f"{shlex.join(without_trial_settings(self.words))} {shlex.join(flags)} --force"
         return f"hetcal fit TABLE --target {shlex.quote(self.target)} --out MODEL.hetcal {shlex.join(flags)}"
+
+
+def without_trial_settings(words: Sequence[str]) -> list[str]:
+    """
+    >>> without_trial_settings(["hetcal", "fit", "t.csv", "--set", "max_steps=100", "--set", "width=64"])
+    ['hetcal', 'fit', 't.csv', '--set', 'width=64']
+    """
+    is_trial = [a == "--set" and b.split("=")[0].strip() in TRIAL_SETTINGS for a, b in pairwise([*words, ""])]
+    return [word for i, word in enumerate(words) if not is_trial[i] and not (i and is_trial[i - 1])]
 
 
 Step = dict[str, Any]  # `text`, and `command` or None

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hetcal.metrics.wording import count, format_for, number, percent, scale_by
+from hetcal.metrics.wording import count, format_for, nominal, number, percent, scale_by
 
 Chart = dict[str, Any]
 # More points on a line would not be visible.
@@ -171,7 +171,7 @@ def histogram_chart(sharpness: dict[str, Any]) -> Chart:
         title = f"{form(low)} to {form(high)}{' ' + form.unit if form.unit else ''}"
         bars.append({**where, "rows": rows, "label": title, "text": f"{title}: {count(rows, 'row')}"})
     return {
-        "x": x.axis(f"Width of the {percent(sharpness['level'], 0)} interval"),
+        "x": x.axis(f"Width of the {nominal(sharpness['level'])} interval"),
         "y": y.axis("Rows", most=min(max(counts) + 1, 5)),
         "bars": bars,
         "median": {"x": x.place(sharpness["median"]), "label": f"median {number(sharpness['median'])}"},

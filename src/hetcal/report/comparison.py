@@ -52,10 +52,10 @@ def describe_comparison(
     }
     block = describe_block(
         name="All methods",
-        caption=f"{count(comparison['rows'], 'row')}, each held out once in {count(comparison['folds'], 'fold')}",
+        caption=describe_folds(comparison),
         methods=[read_method(method) for method in comparison["methods"]],
         floor=comparison["ce_noise_floor"],
-        band_rows=comparison["rows"],
+        band_rows=comparison["held_out_rows"],
         recommended=chosen["method"] if chosen else None,
     )
     content = {
@@ -71,6 +71,13 @@ def describe_comparison(
         "reproduce": commands(reproduce),
     }
     return {name: section for name, section in content.items() if name == "columns" or section not in (None, [])}
+
+
+def describe_folds(comparison: Mapping[str, Any]) -> str:
+    rows, held_out, folds = comparison["rows"], comparison["held_out_rows"], count(comparison["folds"], "fold")
+    if held_out == rows:
+        return f"{count(rows, 'row')}, each held out once in {folds}"
+    return f"{held_out:,} of {count(rows, 'row')} held out in {folds}, each later than its training rows"
 
 
 def read_recommendation(chosen: Mapping[str, Any] | None, block: dict[str, Any]) -> dict[str, Any] | None:

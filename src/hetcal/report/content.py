@@ -18,17 +18,17 @@ from hetcal._checks import Floats, must
 from hetcal.distributions import RandomizedPIT
 from hetcal.metrics import CURVE_LEVELS, calibration_band, ce_quantile, equal_count_bins
 from hetcal.metrics.evaluation import compute_metrics
-from hetcal.metrics.evidence import LEVEL, Evidence
+from hetcal.metrics.evidence import Evidence
 from hetcal.metrics.grouping import GroupLabels
 from hetcal.metrics.inputs import read_prediction
-from hetcal.metrics.subgroups import FALSE_POSITIVE_RATE
+from hetcal.metrics.subgroups import FALSE_POSITIVE_RATE, CoverageTests, check_coverage
 from hetcal.metrics.verdict import FEWEST_ROWS, judge_evidence
-from hetcal.metrics.wording import count, number, percent
+from hetcal.metrics.wording import count, nominal, number
 from hetcal.prediction import Prediction
 from hetcal.report.advice import Situation, advise, is_transformed
 from hetcal.report.charts import round_step
 from hetcal.report.explanation import describe_explanation
-from hetcal.report.subgroups import date_columns, describe_subgroups
+from hetcal.report.subgroups import date_columns, describe_subgroups, find_subgroups
 from hetcal.report.text import LONGEST_VALUE, clean, commands, finite, listing, without_folders
 from hetcal.tabular.explaining import Explanation
 
@@ -92,16 +92,17 @@ def describe(
             rule = f"have as many rows as y ({len(truth)})"
             raise must(name, rule, f"{len(rows)} rows", "give one row per row of y")
     judged = JudgedRows.of(truth, prediction, groups)
-    subgroups = describe_subgroups(judged.inside, judged.width, LEVEL, judged.center, features, groups, group_name)
+    subgroups = list(find_subgroups(judged.center, judged.width, features, groups, group_name))
+    tests = check_coverage(subgroups, judged.inside, judged.level, judged.evidence.grouping)
     content = {
         "kind": "model",
         "made_by": f"hetcal {__version__}",
         "title": clean(without_folders(title)),
         "target": clean(target),
         "rows": len(truth),
-        "level": LEVEL,
-        **describe_judgment(judged, subgroups, clean(target), date_columns(features), reproduce),
-        "subgroups": subgroups,
+        "level": judged.level,
+        **describe_judgment(judged, tests, clean(target), date_columns(features), reproduce),
+        "subgroups": describe_subgroups(tests, judged.width, judged.name_groups(group_name)),
         "explanation": describe_explanation(explanation),
         "inspection": describe_inspection(inspection),
         "history": describe_training(history),
@@ -114,7 +115,7 @@ def describe(
 
 @dataclass(frozen=True, eq=False)
 class JudgedRows:
-    """True values with their 90 % intervals, kept within the range in which sums of them are finite."""
+    """True values with the intervals that are judged, kept within the range in which sums of them are finite."""
 
     truth: Floats
     prediction: Any
@@ -128,32 +129,38 @@ class JudgedRows:
     def inside(self) -> NDArray[np.bool_]:
         return self.evidence.inside
 
+    @property
+    def level(self) -> float:
+        return self.evidence.level
+
+    def name_groups(self, name: str | None) -> str | None:
+        return None if self.evidence.grouping is None else clean(name or "group")
+
     @classmethod
     def of(cls, truth: Floats, prediction: Any, groups: GroupLabels | None = None) -> "JudgedRows":
-        with np.errstate(over="ignore"):
-            lower, upper = np.clip(prediction.interval(LEVEL).T, -LARGEST_END, LARGEST_END)
-            center = np.clip(prediction.quantile(0.5), -LARGEST_END, LARGEST_END)
         evidence = Evidence.of(truth, prediction, groups)
-        return cls(truth, prediction, center, lower, upper, widths(prediction, lower, upper), evidence)
+        center, lower, upper = np.clip([evidence.median, evidence.lower, evidence.upper], -LARGEST_END, LARGEST_END)
+        width = widths(prediction, lower, upper, evidence.level)
+        return cls(truth, prediction, center, lower, upper, width, evidence)
 
 
 def describe_judgment(
-    judged: JudgedRows, subgroups: dict[str, Any] | None, target: str, dates: Sequence[str], reproduce: Sequence[str]
+    judged: JudgedRows, subgroups: CoverageTests, target: str, dates: Sequence[str], reproduce: Sequence[str]
 ) -> dict[str, Any]:
     """The sections that depend on the true values and their predictions."""
     truth, prediction = judged.truth, judged.prediction
     with np.errstate(over="ignore"):
         values = compute_metrics(truth, prediction)
-        verdict = judge_evidence(judged.evidence, weak_subgroups=subgroups["weak"] if subgroups else 0)
+        verdict = judge_evidence(judged.evidence, subgroups)
     scores = {"n": len(truth), **{name: finite(value) for name, value in values.items()}}
     typical = float(np.median(judged.width))
-    worst = subgroups["worst"][0] if subgroups else None
+    worst = subgroups.subgroups[subgroups.order[0]] if subgroups.is_weak.any() else None
     situation = Situation(
         verdict,
         truth,
         is_transformed(prediction),
         dates,
-        f"{worst['name']} {worst['where']}" if worst and worst["stands_out"] else None,
+        None if worst is None else str(worst),
         next(iter(commands(reproduce)), None),
         target,
     )
@@ -161,10 +168,10 @@ def describe_judgment(
     return {
         "verdict": {**verdict.as_dict(), "text": text, "width": typical},
         "advice": advise(situation),
-        "figures": describe_figures(truth, judged.width, scores, target),
+        "figures": describe_figures(judged, scores, target),
         "metrics": scores,
         "calibration": describe_calibration(judged.evidence),
-        "sharpness": describe_sharpness(judged.width),
+        "sharpness": describe_sharpness(judged.width, judged.level),
         "intervals": describe_intervals(judged),
         "residuals": describe_residuals(truth, prediction),
     }
@@ -174,21 +181,21 @@ def capitalized(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def describe_figures(truth: Floats, width: Floats, scores: dict[str, Any], target: str) -> list[dict[str, Any]]:
+def describe_figures(judged: JudgedRows, scores: dict[str, Any], target: str) -> list[dict[str, Any]]:
     """A handful of figures: name, label, value and what it means."""
-    n = len(truth)
-    low, high = np.quantile(truth, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="inverted_cdf").tolist()
+    n, level = len(judged.truth), judged.level
+    low, high = np.quantile(judged.truth, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf").tolist()
     spread = finite(high - low)
     limit = ce_quantile(n, 1 - FALSE_POSITIVE_RATE)
-    about_width = f"Half of the {percent(LEVEL, 0)} intervals are narrower."
+    about_width = f"Half of the {nominal(level)} intervals are narrower."
     if n >= FEWEST_ROWS and spread:
-        middle = f"the middle {percent(LEVEL, 0)} of {target}"
+        middle = f"the middle {nominal(level)} of {target}"
         about_width += f" Without a model, an interval of width {number(spread)} would be needed, {middle}."
     about_ce = "Distance of observed from nominal coverage, summed over six levels. On "
     about_ce += f"{count(n, 'row')} a perfect model has {number(scores['ce_noise_floor'])} on average, "
     about_ce += f"and rarely more than {number(limit)}."
     texts = {
-        "width": ("Typical width", float(np.median(width)), about_width),
+        "width": ("Typical width", float(np.median(judged.width)), about_width),
         "rmse": (
             "RMSE",
             scores["rmse"],
@@ -209,10 +216,10 @@ def describe_figures(truth: Floats, width: Floats, scores: dict[str, Any], targe
     return figures
 
 
-def widths(prediction: Any, lower: Floats, upper: Floats) -> Floats:
+def widths(prediction: Any, lower: Floats, upper: Floats, level: float) -> Floats:
     """Widths of the intervals; from std if possible, because the difference of two large ends is mostly rounding."""
     if isinstance(prediction, Prediction):
-        return np.minimum(2 * prediction.family.quantile((1 + LEVEL) / 2) * prediction.std, LARGEST_END)
+        return np.minimum(2 * prediction.family.quantile((1 + level) / 2) * prediction.std, LARGEST_END)
     return np.maximum(upper - lower, 0.0)
 
 
@@ -246,7 +253,7 @@ def describe_calibration(evidence: Evidence) -> dict[str, Any]:
     }
 
 
-def describe_sharpness(width: Floats) -> dict[str, Any]:
+def describe_sharpness(width: Floats, level: float) -> dict[str, Any]:
     """A histogram over round ranges; very wide intervals are counted, not drawn."""
     median = float(np.median(width))
     p05, p90, p95 = np.quantile(width, [0.05, 0.9, 0.95], method="inverted_cdf").tolist()
@@ -256,13 +263,13 @@ def describe_sharpness(width: Floats) -> dict[str, Any]:
     counts, _ = np.histogram(width, edges)
     above = int((width > edges[-1]).sum())
     if len(counts) == 1:
-        text = f"All {percent(LEVEL, 0)} intervals are {number(median)} wide: "
+        text = f"All {nominal(level)} intervals are {number(median)} wide: "
         text += "the model is equally certain about every row."
     else:
-        text = f"Half of the {percent(LEVEL, 0)} intervals are narrower than {number(median)}, "
+        text = f"Half of the {nominal(level)} intervals are narrower than {number(median)}, "
         text += f"and nine in ten are between {number(p05)} and {number(p95)} wide."
     return {
-        "level": LEVEL,
+        "level": level,
         "edges": edges.tolist(),
         "counts": counts.tolist(),
         "above": above,
@@ -300,12 +307,12 @@ def describe_intervals(judged: JudgedRows) -> dict[str, Any]:
     outside = sum(not row["inside"] for row in rows)
     chosen = "all test rows" if len(rows) == len(truth) else f"of {len(truth):,} test rows, drawn at random"
     text = f"{count(len(rows), 'row')} ({chosen}), in the order of the prediction; "
-    expected = (1 - LEVEL) * len(rows)
+    expected = (1 - judged.level) * len(rows)
     decimals = 0 if len(rows) >= 10 else 1  # an expected number below one row is not shown as 0
     whose = "its" if len(rows) == 1 else "their"
     most = "at most " if isinstance(judged.prediction, RandomizedPIT) else ""  # ends on atoms cover more than the level
     text += f"{outside} outside {whose} interval, where {most}about {expected:.{decimals}f} are expected."
-    return {"level": LEVEL, "of": len(truth), "outside": outside, "rows": rows, "text": text}
+    return {"level": judged.level, "of": len(truth), "outside": outside, "rows": rows, "text": text}
 
 
 def describe_residuals(truth: Floats, prediction: Any) -> dict[str, Any]:

@@ -54,6 +54,7 @@ def environment() -> Environment:
     made.filters.update(
         count=wording.count,
         number=wording.number,
+        nominal=lambda level: keep_together(wording.nominal(level)),
         percent=lambda share, decimals=1: keep_together(wording.percent(share, decimals)),
         keep_together=keep_together,
         probability=wording.probability,

@@ -1,28 +1,30 @@
 """The subgroups with the worst coverage: ranges of every feature, every label, and rows with missing values.
 
-The tests, and why no subgroup is named by chance, are in `hetcal.metrics.subgroups`.
+The tests, and why no subgroup is named by chance, are in `hetcal.metrics.subgroups`; the verdict reads the same ones.
 """
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hetcal._checks import Floats, must
-from hetcal.metrics.grouping import Grouping, GroupLabels
+from hetcal.metrics.grouping import GroupLabels
 from hetcal.metrics.noise import share_confidence_interval
 from hetcal.metrics.subgroups import (
     FALSE_POSITIVE_RATE,
+    LARGE_GAP,
     MINIMUM_ROWS,
     SMALL_GAP,
-    check_coverage,
+    CoverageTests,
+    Subgroup,
+    is_testable,
+    split_by_prediction,
     split_by_value,
 )
-from hetcal.metrics.wording import count, join_ranges, percent, range_labels
+from hetcal.metrics.wording import count, join_ranges, nominal, percent, range_labels
 from hetcal.report.text import LONGEST_NAME, clean
 from hetcal.splitting import RowNumbers
 from hetcal.tabular.columns import Table
@@ -35,92 +37,59 @@ except ImportError as error:
 MOST_SHOWN = 10
 
 
-@dataclass(frozen=True)
-class Subgroup:
-    """Rows that have something in common: `kind` is "prediction", "group" or "feature"."""
+def describe_subgroups(tests: CoverageTests, width: Floats, group_name: str | None = None) -> dict[str, Any] | None:
+    """The worst subgroups with their figures and a conclusion; None if no subgroup has enough rows.
 
-    kind: str
-    name: str
-    where: str
-    rows: RowNumbers
-
-
-def describe_subgroups(
-    inside: NDArray[np.bool_],
-    width: Floats,
-    level: float,
-    center: Floats,
-    features: "pd.DataFrame | Table | None",
-    groups: GroupLabels | None,
-    group_name: str | None,
-) -> dict[str, Any] | None:
-    """The worst subgroups with their figures and a conclusion; None if no subgroup has enough rows."""
-    subgroups = list(find_subgroups(center, width, features, groups, group_name))
-    if not subgroups:
+    `group_name` is given if rows come in groups.
+    """
+    if not tests.subgroups:
         return None
-    grouping = Grouping.of(groups, len(inside))
-    by_group = {"groups": None if grouping is None else clean(group_name or "group")}
-    return {**check_subgroups(subgroups, inside, width, level, grouping), **by_group}
-
-
-def check_subgroups(
-    subgroups: Sequence[Subgroup],
-    inside: NDArray[np.bool_],
-    width: Floats,
-    level: float,
-    grouping: Grouping | None = None,
-) -> dict[str, Any]:
-    tests = check_coverage([subgroup.rows for subgroup in subgroups], inside, level, grouping)
-    coverage, stands_out = tests.coverage, tests.stands_out
-    # First the significant subgroups, too narrow before too wide; then the others by their p-value.
-    is_wide = coverage > level
-    badness = np.where(stands_out, np.where(is_wide, -coverage, coverage), tests.p)
-    rank = np.lexsort([badness, stands_out & is_wide, ~stands_out])
     worst = []
-    for i in rank[:MOST_SHOWN]:
-        counted = int(tests.counted[i])
-        low, high = share_confidence_interval(tests.hits[i] / tests.sizes[i] * counted, counted)
+    for i in tests.order[:MOST_SHOWN]:
+        subgroup, counted, coverage = tests.subgroups[i], int(tests.counted[i]), float(tests.coverage[i])
+        low, high = share_confidence_interval(coverage * counted, counted)
         worst.append(
             {
-                "kind": subgroups[i].kind,
-                "name": subgroups[i].name,
-                "where": subgroups[i].where,
+                "kind": subgroup.kind,
+                "name": subgroup.name,
+                "where": subgroup.where,
                 "rows": int(tests.sizes[i]),
-                "coverage": float(coverage[i]),
+                "coverage": coverage,
                 "coverage_low": low,
                 "coverage_high": high,
-                "width": float(np.median(width[subgroups[i].rows])),
+                "width": float(np.median(width[subgroup.rows])),
                 "p": float(tests.p[i]),
                 "p_corrected": float(tests.p_corrected[i]),
-                "stands_out": bool(stands_out[i]),
-                "reading": read_subgroup(float(coverage[i]), level, float(tests.p_corrected[i])),
+                "stands_out": bool(tests.stands_out[i]),
+                "reading": read_subgroup(coverage, tests.level, float(tests.p_corrected[i])),
             }
         )
-    is_given = np.array([subgroup.kind != "prediction" for subgroup in subgroups])
     return {
-        "level": level,
-        "tested": len(subgroups),
+        "level": tests.level,
+        "tested": len(tests.subgroups),
         "minimum_rows": MINIMUM_ROWS,
         "correction": "Holm",
         "false_positive_rate": FALSE_POSITIVE_RATE,
-        "standing_out": int(stands_out.sum()),
-        # Subgroups by the prediction are already part of the verdict.
-        "weak": int((tests.is_weak & is_given).sum()),
-        "text": conclude(worst, len(subgroups), int(stands_out.sum()), level, bool(tests.is_significant.any())),
+        "standing_out": int(tests.stands_out.sum()),
+        "weak": int(tests.is_weak.sum()),
+        "text": conclude(tests, worst[0]),
         "worst": worst,
+        "groups": group_name,
     }
 
 
-def conclude(worst: list[dict[str, Any]], tested: int, standing_out: int, level: float, is_any_off: bool) -> str:
-    if not standing_out and is_any_off:
+def conclude(tests: CoverageTests, first: dict[str, Any]) -> str:
+    tested, standing_out = len(tests.subgroups), int(tests.stands_out.sum())
+    if not standing_out and tests.is_significant.any():
         return f"No subgroup is off by more than {100 * SMALL_GAP:g} point ({count(tested, 'subgroup')} tested)."
     if not standing_out:
         return f"No subgroup stands out beyond chance ({count(tested, 'subgroup')} tested)."
-    first = worst[0]
-    stand = "subgroup stands" if standing_out == 1 else "subgroups stand"
-    observed = f"{percent(level, 0)} intervals cover {percent(first['coverage'])} of {count(first['rows'], 'row')}"
+    stand = f"subgroup{'' if tested == 1 else 's'} {'stands' if standing_out == 1 else 'stand'}"
+    # What the verdict counts is said in its words: only coverages that are too low by more than the large gap.
+    far = "" if tests.is_weak.any() else f", none with a coverage that is more than {100 * LARGE_GAP:g} points too low"
+    observed = f"{nominal(tests.level)} intervals cover {percent(first['coverage'])} of {count(first['rows'], 'row')}"
     return (
-        f"{standing_out:,} of {tested:,} {stand} out beyond chance. "
+        f"{standing_out:,} of {tested:,} {stand} out beyond chance{far}. "
         f"The worst is {first['name']} {first['where']}: {observed} there, {first['reading']}."
     )
 
@@ -144,11 +113,8 @@ def find_subgroups(
     group_name: str | None,
 ) -> Iterator[Subgroup]:
     """Find subgroups with enough rows, but not all rows: by the prediction, by group, by every column."""
-    n = len(center)
-    columns: list[tuple[str, str, pd.Series]] = [
-        ("prediction", "predicted value", pd.Series(center)),
-        ("prediction", "interval width", pd.Series(width)),
-    ]
+    yield from split_by_prediction(center, width)
+    columns: list[tuple[str, str, pd.Series]] = []
     if groups is not None:
         columns.append(
             ("group", clean(group_name or "group"), pd.Series([group_label(group) for group in groups], dtype=object))
@@ -163,7 +129,7 @@ def find_subgroups(
         columns += [("feature", clean(features.columns[i]), features.iloc[:, i]) for i in range(features.shape[1])]
     for kind, name, column in columns:
         for where, rows in split_column(column):
-            if MINIMUM_ROWS <= len(rows) < n:
+            if is_testable(rows, len(center)):
                 yield Subgroup(kind, name, where, rows)
 
 

@@ -23,7 +23,7 @@ from hetcal.metrics.evidence import Evidence
 from hetcal.metrics.verdict import judge_evidence
 from hetcal.recalibration import RECALIBRATORS
 from hetcal.regressor import HCRegressor
-from hetcal.splitting import RowNumbers, Split, split_folds, split_rows
+from hetcal.splitting import RowNumbers, Split, split_folds, split_forward, split_rows
 from hetcal.studies.cells import (
     CALIBRATION_FRACTION,
     Measured,
@@ -37,7 +37,7 @@ from hetcal.studies.jobs import BACKENDS, run_jobs
 from hetcal.studies.peers import BASELINES, PEERS, installed_peers
 from hetcal.studies.recommendation import recommend
 from hetcal.studies.statistics import COMPARED, estimate
-from hetcal.tabular.rows import check_groups
+from hetcal.tabular.rows import check_groups, number_equal_rows, numbers_repeat
 
 FoldMethod = tuple[int, str]  # number of the fold, name of the method
 Progress = Callable[[float, int, str], Any]
@@ -123,6 +123,7 @@ def compare(
     folds: int = 5,
     seed: int = 0,
     groups: Sequence[Any] | None = None,
+    times: ArrayLike | None = None,
     settings: dict[str, Any] | None = None,
     recalibrate: str | None = None,
     max_rows: int | None = None,
@@ -137,9 +138,10 @@ def compare(
     Args:
         X, y: (n, d) frame, array or `hetcal.tabular.columns.Table`, and (n,) finite numbers.
         methods: Names in `METHODS` or `PEERS`, or a text for `method_names`.
-        folds: Number of folds; each row is held out once.
+        folds: Number of folds; each row is held out once, equal rows together if possible.
         seed: Seed of folds and fits; apart from the seconds, the result is the same with any number of `jobs`.
         groups: (n,) labels of rows that belong together; a group is never split between folds.
+        times: (n,) dates or numbers, without `groups`: each fold is later than its training rows.
         settings: Parameters of `HCRegressor` for every method of hetcal; peers have none.
         recalibrate: "conformal", "isotonic" or "std", by a fifth of the training rows, which are not trained on.
         max_rows: Largest number of rows to use, drawn with the seed: whole groups, if at least `folds` of them fit.
@@ -149,31 +151,30 @@ def compare(
         progress: Called as `progress(done, total, label)` after each fit; if serial also within fits, by fractions.
 
     Returns:
-        JSON values: `target`, `rows`, `folds`, `seed`, `groups`, `recalibration` (None, or its `method` and the number
-        of `rows` in the first fold), `ce_noise_floor` (of a perfect model on the rows of one fold), `methods` (see
-        `describe_method`) and `recommendation` (see `recommend`). The training rows of two folds overlap, so standard
-        errors are too small (Bengio and Grandvalet, 2004, No unbiased estimator of the variance of K-fold CV).
+        JSON values: `target`, `rows`, `held_out_rows`, `folds`, `seed`, `groups`, `recalibration` (None, or `method`
+        and `rows` of the first fold), `ce_noise_floor` (of a perfect model on one fold), `methods` (`describe_method`)
+        and `recommendation` (`recommend`). The training rows of two folds overlap, so standard errors are too small
+        (Bengio and Grandvalet, 2004, No unbiased estimator of the variance of K-fold CV).
 
     Raises:
         ValueError: An argument is invalid (then nothing is trained), or every method failed.
     """
     names, backend = method_names(methods), check_backend(backend, jobs)
-    task = plan(X, y, groups, settings or {}, folds, seed, max_rows, recalibrate)
+    task = plan(X, y, groups, settings or {}, folds, seed, max_rows, recalibrate, times)
     fits = run_fits(task, [(fold, name) for fold in range(folds) for name in names], jobs, backend, progress)
     repeat_warnings(fits.values())
-    described = [describe_method(name, [fits[fold, name] for fold in range(folds)], recalibrate) for name in names]
-    if all(method["failed"] for method in described):
-        raise ValueError(f"no method could be trained; {described[0]['title']}, {described[0]['failed']}")
+    described = describe_methods(fits, names, folds, recalibrate)
     return {
         "target": target,
         "rows": len(task.data),
+        "held_out_rows": task.held_out_rows,
         "folds": folds,
         "seed": int(seed),
         "groups": None if groups is None else group_name or "groups",
         "recalibration": recalibrate and {"method": recalibrate, "rows": len(calibration_split(task, 0)[1])},
         "ce_noise_floor": float(np.mean([ce_noise_floor(len(test)) for _, test in task.splits])),
         "methods": described,
-        "recommendation": recommend(described, len(task.data)),
+        "recommendation": recommend(described, task.held_out_rows),
     }
 
 
@@ -191,6 +192,10 @@ class CrossValidation:
     recalibrate: str | None = None
     report: Callable[[int, int], Any] | None = None  # how far a fit in this process has come
 
+    @property
+    def held_out_rows(self) -> int:
+        return sum(len(test) for _, test in self.splits)
+
 
 def plan(
     X: Any,
@@ -201,6 +206,7 @@ def plan(
     seed: int,
     max_rows: int | None,
     recalibrate: str | None = None,
+    times: ArrayLike | None = None,
 ) -> CrossValidation:
     """Check the arguments, read the table and split its rows."""
     if recalibrate is not None:
@@ -219,8 +225,20 @@ def plan(
             "X", f"have one row per value of y ({len(truth)})", f"{len(table)} rows", "give both the same length"
         )
     labels = check_groups(groups, len(truth))
-    data = Part(table, truth, labels).take(draw_rows(len(truth), labels, max_rows, folds, seed))
-    return CrossValidation(data, split_folds(len(data), folds, seed, data.groups), settings, seed, recalibrate)
+    drawn = draw_rows(len(truth), labels, max_rows, folds, seed)
+    data = Part(table, truth, labels).take(drawn)
+    splits = divide(data, folds, seed) if times is None else split_forward(np.asarray(times)[drawn], folds)
+    return CrossValidation(data, splits, settings, seed, recalibrate)
+
+
+def divide(data: Part, folds: int, seed: int) -> list[Split]:
+    """Divide the rows into folds; groups and, without groups, equal rows stay in one fold."""
+    if data.groups is not None:
+        return split_folds(len(data), folds, seed, data.groups)
+    numbers = number_equal_rows(data.X, data.y)
+    different = len(np.unique(numbers))
+    is_divided = different == len(data) or different < folds or numbers_repeat(numbers)
+    return split_folds(len(data), folds, seed, None if is_divided else numbers)
 
 
 def draw_rows(n: int, labels: NDArray[np.int64] | None, max_rows: int | None, folds: int, seed: int) -> RowNumbers:
@@ -259,6 +277,7 @@ def run_fits(
     task: CrossValidation, todo: list[FoldMethod], jobs: int | None, backend: str, progress: Progress | None
 ) -> dict[FoldMethod, FoldFit | str]:
     """Run every fit; return each, or the reason why it failed, in the order of `todo`."""
+    check_number("jobs", jobs, 1, integer=True)
     fits: dict[FoldMethod, FoldFit | str] = {}
     function = partial(fit_here, task, todo, progress) if backend == "serial" else partial(fit_fold, task)
     for outcome in run_jobs(function, todo, jobs, backend):
@@ -337,6 +356,16 @@ def repeat_warnings(fits: Iterable[FoldFit | str]) -> None:
 
 
 # The methods.
+
+
+def describe_methods(
+    fits: dict[FoldMethod, FoldFit | str], names: Sequence[str], folds: int, recalibrate: str | None
+) -> list[dict[str, Any]]:
+    """Every method of a comparison; an error if all of them failed."""
+    methods = [describe_method(name, [fits[fold, name] for fold in range(folds)], recalibrate) for name in names]
+    if all(method["failed"] for method in methods):
+        raise ValueError(f"no method could be trained; {methods[0]['title']}, {methods[0]['failed']}")
+    return methods
 
 
 def describe_method(name: str, fits: Sequence[FoldFit | str], recalibrate: str | None = None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from hetcal.estimators import ESTIMATORS
 from hetcal.methods import METHODS
 from hetcal.metrics.wording import number, percent
-from hetcal.studies.peers import PEERS
+from hetcal.studies.peers import BASELINES, PEERS
 from hetcal.studies.statistics import estimate
 
 # A difference of at most this many of its standard errors is noise. A cheaper method may have a CRPS higher by this
@@ -58,12 +58,23 @@ def recommend(methods: Sequence[dict[str, Any]], rows: int) -> dict[str, str]:
         noise = "within fold noise" if is_noise(best, better[0]) else "more than fold noise"
         gap = f"{number(mean_crps(better[0]))}, {percent(abs(excess(better[0], best)))} below, {noise}"
         text += f" {better[0]['title']}, which is not a method of hetcal, has a lower CRPS: {gap}."
+    baseline = next((method for method in evaluated if method["name"] in BASELINES), None)
+    if baseline is not None and baseline not in better[:1] and best["name"] not in PEERS:
+        text += describe_baseline(best, baseline)
     failed = [method["title"] for method in methods if method["failed"]]
     if failed:
         text += f" Not evaluated, because of an error: {', '.join(failed)}."
     if rows < FEW_ROWS:
         text += f" With only {rows} rows, another seed may well rank the methods differently."
     return {"method": best["name"], "text": text}
+
+
+def describe_baseline(best: dict[str, Any], baseline: dict[str, Any]) -> str:
+    """How the CRPS of the recommended method compares with the nearest baseline, and whether that is noise."""
+    low, high = sorted([best, baseline], key=mean_crps)
+    noise = "within fold noise" if is_noise(high, low) else "more than fold noise"
+    ratio = number(mean_crps(best) / (mean_crps(baseline) or 1.0))
+    return f" Its CRPS is {ratio} times that of the nearest baseline, {baseline['title']}; the difference is {noise}."
 
 
 def mean_crps(method: dict[str, Any]) -> float:

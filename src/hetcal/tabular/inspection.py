@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from numpy.typing import NDArray
 from hetcal._checks import Floats, must
 from hetcal.metrics.verdict import rows_needed, sufficient_test_size
 from hetcal.metrics.wording import count, number, percent
-from hetcal.tabular.columns import Table, check_unique_columns, read_table
+from hetcal.tabular.columns import DATE_ADVICE, MISSING_LABEL, Table, check_unique_columns, read_table
 from hetcal.tabular.facts import ColumnFacts, TargetFacts, describe_column, describe_target, unit_vector
 from hetcal.tabular.rows import check_groups, number_equal_rows, numbers_repeat, ranks
 from hetcal.tabular.targets import check_regression_target
 
+ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
 MOST_NAMED = 10  # columns in a sentence
 # A column of labels, or of whole numbers, can be an id if it has this many rows and so many different values.
 FEWEST_ROWS_OF_IDS, ID_SHARE = 20, 0.95
@@ -163,12 +165,26 @@ class Look:
                     purpose = "if it is unknown when you predict, omit it"
                     yield answer("target_among_features", said, purpose, drop([name]))
 
+    @cached_property
+    def dates_as_text(self) -> dict[str, NDArray[np.datetime64]]:
+        """Columns of text in which every label is a date."""
+        texts = [name for name, facts in self.columns.items() if facts.kind == "text" and facts.different > 1]
+        read = {name: read_dates(self.table.columns[name]) for name in texts}
+        return {name: dates for name, dates in read.items() if dates is not None}
+
+    def for_dates_as_text(self) -> Iterator[Finding]:
+        for name in self.dates_as_text:
+            said = f"{name} holds dates as text, which a model takes for labels without an order; {DATE_ADVICE}"
+            yield Finding("dates_as_text", said, is_warning=True)
+
     def for_dates(self, time: str | None) -> Iterator[Finding]:
-        names = [name for name, facts in self.columns.items() if facts.kind == "dates" and facts.different > 1]
-        if time is not None or not names:
+        yield from self.for_dates_as_text()
+        known = {name: self.table.columns[name] for name, facts in self.columns.items() if facts.kind == "dates"}
+        known = {name: dates for name, dates in {**known, **self.dates_as_text}.items() if self.is_varied(name)}
+        if time is not None or not known:
             return
-        name = max(names, key=lambda column: self.columns[column].different)
-        dates = self.table.columns[name]
+        name = max(known, key=lambda column: self.columns[column].different)
+        dates = known[name]
         first, last = (np.datetime_as_string(day, "D") for day in (np.nanmin(dates), np.nanmax(dates)))
         said = (
             f"{name} holds dates ({first} to {last}), and a random split tests on rows between the training rows in "
@@ -219,8 +235,13 @@ class Look:
         sizes = np.bincount(codes)
         return bool(sizes[sizes > 1].sum() >= GROUPED_SHARE * len(codes))
 
+    def is_varied(self, name: str) -> bool:
+        return self.columns[name].different > 1
+
     def has_labels(self, name: str) -> bool:
-        """Whether a column has text or whole numbers."""
+        """Whether a column has text other than dates, or whole numbers."""
+        if name in self.dates_as_text:
+            return False
         values = self.table.columns[name]
         kind = self.columns[name].kind
         return kind == "text" or (kind == "numbers" and bool((values[~np.isnan(values)] % 1 == 0).all()))
@@ -281,6 +302,21 @@ class Look:
         else:
             flag = "--set target_transform=yeo-johnson"
             yield answer("skew", f"{name} is skewed, {shape}", f"{purpose} a power of it", flag)
+
+
+def read_dates(texts: NDArray[Any]) -> NDArray[np.datetime64] | None:
+    """Read labels that are ISO dates, all of them or missing; None if one is not.
+
+    >>> read_dates(np.array(["2024-01-31", "2024-02-30"], dtype=object)) is None
+    True
+    """
+    words = np.where(texts == MISSING_LABEL, "NaT", texts)
+    if not all(word == "NaT" or ISO_DATE.fullmatch(word) for word in words):
+        return None
+    try:
+        return words.astype("datetime64[us]")
+    except ValueError:  # no day of the calendar
+        return None
 
 
 def few_rows_to_judge(test_rows: int, rows: int) -> Iterator[Finding]:

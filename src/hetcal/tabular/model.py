@@ -180,7 +180,7 @@ class TabularModel(BaseEstimator):
         Args:
             path: By convention it ends in ".hetcal".
             summary: Further information for `hetcal info`: any of `target`, `method`, `created` (a time in UTC),
-                `rows`, `test_rows`, `split`, `fingerprint`, `dropped`, `group` and `metrics`. Versions and the history
+                `rows`, `test_rows`, `split`, `sketch`, `dropped`, `group` and `metrics`. Versions and the history
                 are always included.
 
         Raises:

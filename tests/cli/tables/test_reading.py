@@ -100,9 +100,7 @@ def test_missing_columns(path):
     path.write_text("a\n1\n")
     with pytest.raises(ValueError) as raised:  # noqa: PT011
         next(read_chunks(path, {"a": "numbers"}, keep=["id"]))
-    assert str(raised.value) == (
-        f"{path} must have the column 'id', but lacks it; it has no other columns: rename or add what is missing"
-    )
+    assert str(raised.value) == (f"{path} must have the column 'id', but lacks it; add what is missing")
     path.write_text(",".join(f"x{i}" for i in range(30)) + "\n" + ",".join("1" * 30) + "\n")
     with pytest.raises(ValueError, match=r"it has 'x0', .*'x9' and 20 more instead"):
         read_frame(path, kinds={"a": "numbers"})

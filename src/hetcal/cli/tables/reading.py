@@ -133,11 +133,11 @@ def check_columns(table: AnyTable, wanted: Collection[str]) -> None:
     missing = without(dict.fromkeys(wanted), table.columns)
     if missing:
         others = without(table.columns, wanted)
-        instead = f"it has {listed(others)} instead" if others else "it has no other columns"
+        instead = f"it has {listed(others)} instead: rename or add" if others else "add"
         plural = "s" if len(missing) > 1 else ""
         raise ValueError(
             f"{table.name} must have the column{plural} {listed(missing)}, but lacks {'them' if plural else 'it'}; "
-            f"{instead}: rename or add what is missing"
+            f"{instead} what is missing"
         )
     for column in wanted:
         check_type(table.name, column, table.schema.field(column).type)
