@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from hetcal.ray.cluster import call_within, connect, explain
+from hetcal.ray.cluster import call_within, connect, explain_failure
 from tests.ray.conftest import free_port
 from tests.studies.samples import TINY
 
@@ -32,7 +32,7 @@ def test_bad_addresses(address):
 def test_a_call_that_hangs():
     failure = call_within(0.01, lambda: time.sleep(1))
     assert str(failure) == "no answer within 0.01 seconds"
-    assert isinstance(explain("auto", failure), ConnectionError)
+    assert isinstance(explain_failure("auto", failure), ConnectionError)
     assert call_within(10, lambda: None) is None
 
 
