@@ -1,5 +1,6 @@
 """One real cluster for all tests of this folder: a head and a second node, as `ray start` makes them."""
 
+import ctypes
 import os
 import secrets
 import shutil
@@ -43,7 +44,9 @@ class Cluster:
         for name in ("RAY_ADDRESS", "OMP_NUM_THREADS"):
             environment.pop(name, None)
         with (self.folder / f"node-{len(self.nodes)}.log").open("w") as log:
-            node = subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
+            node = subprocess.Popen(
+                command, env=environment, stdout=log, stderr=log, start_new_session=True, preexec_fn=end_with_parent
+            )
         self.nodes.append(node)
         return node
 
@@ -64,6 +67,12 @@ class Cluster:
         for node in self.nodes:
             kill(node)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def end_with_parent():
+    """Let the kernel end a node when the process of the tests is killed, and no finalizer can stop it."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
 
 
 def kill(node):

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from hetcal.ray.cluster import call_within, connect, explain
+from hetcal.ray.cluster import call_within, connect, explain_failure
 from tests.ray.conftest import free_port
 from tests.studies.samples import TINY
 
@@ -32,7 +32,7 @@ def test_bad_addresses(address):
 def test_a_call_that_hangs():
     failure = call_within(0.01, lambda: time.sleep(1))
     assert str(failure) == "no answer within 0.01 seconds"
-    assert isinstance(explain("auto", failure), ConnectionError)
+    assert isinstance(explain_failure("auto", failure), ConnectionError)
     assert call_within(10, lambda: None) is None
 
 
@@ -43,7 +43,7 @@ def test_options(hetcal, tmp_path):
         (("--address", "auto"), "address must be given with --backend ray only, got address='auto'; add --backend ray"),
         (
             ("--backend", "rya"),
-            "backend must be one of ['processes', 'ray', 'serial'], got backend='rya'; did you mean",
+            "backend must be one of ['processes', 'ray', 'serial'], got backend='rya'; did",
         ),
         (("--backend", "ray", "--address", f"127.0.0.1:{free_port()}"), "address must name a running Ray cluster, got"),
     ):
@@ -62,4 +62,4 @@ def test_without_ray(hetcal, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     code, _, err = hetcal("bench", "run", "study.toml", "--out", "out", "--backend", "ray")
     assert (code, err) == (2, "hetcal: hetcal.ray needs Ray; install it with: pip install 'hetcal[ray]'\n")
-    assert hetcal("bench", "run", "study.toml", "--out", "out", "--only", "skewed", "--seeds", "0")[0] == 0
+    assert hetcal("bench", "run", "study.toml", "--out", "out", "--only", "skewed", "--backend", "serial")[0] == 0

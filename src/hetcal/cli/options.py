@@ -82,7 +82,7 @@ Backend = Annotated[
     str | None,
     typer.Option(help="Where fits run: serial (in this process), processes (of this machine) or ray (a cluster)."),
 ]
-Address = Annotated[
+ClusterAddress = Annotated[
     str | None,
     typer.Option(help="Ray cluster: auto, host:6379 or ray://host:10001. By default a cluster of this machine alone."),
 ]
@@ -171,7 +171,7 @@ class FitOptions(CsvOptions, AnswerOptions):
     backend: Annotated[
         str | None, typer.Option(help="Where `auto` compares methods: serial, processes or ray; as in `compare`.")
     ] = None
-    address: Address = None
+    address: ClusterAddress = None
     report: ReportFile = None
 
 
@@ -203,7 +203,7 @@ class PredictOptions(CsvOptions, AnswerOptions):
     backend: Annotated[
         str | None, typer.Option(help="serial (in this process), or ray: Parquet in and out, on all CPUs of a cluster.")
     ] = None
-    address: Address = None
+    address: ClusterAddress = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,7 +275,7 @@ class CompareOptions(CsvOptions, AnswerOptions):
     recalibrate: Recalibrate = None
     jobs: Jobs = None
     backend: Backend = None
-    address: Address = None
+    address: ClusterAddress = None
     report: ReportFile = None
 
 
@@ -331,7 +331,7 @@ class BenchRunOptions:
     seeds: Annotated[str | None, typer.Option(help="Only these splits: 0,1,2 or 0-4")] = None
     jobs: Jobs = None
     backend: Backend = None
-    address: Address = None
+    address: ClusterAddress = None
     quick: Annotated[bool, typer.Option("--quick", help="Run the protocol's quick version, in minutes.")] = False
 
 

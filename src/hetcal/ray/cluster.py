@@ -8,13 +8,12 @@ import threading
 from typing import Any
 
 import ray
-
 from hetcal._checks import must
 
 TIMEOUT_SECONDS = 60  # of the connection; Ray itself would try for minutes
 PROBE_SECONDS = 10
 CLIENT = "ray://"
-START = "start one with `ray start --head`, or omit the address to use this machine alone"
+HOW_TO_START = "start one with `ray start --head`, or omit the address to use this machine alone"
 
 
 def connect(address: str | None = None) -> None:
@@ -40,7 +39,7 @@ def connect(address: str | None = None) -> None:
         probe(address)
     failure = call_within(TIMEOUT_SECONDS, lambda: ray.init(address, **quiet))
     if failure is not None:
-        raise explain(address, failure) from failure
+        raise explain_failure(address, failure) from failure
     check_hetcal(address)
 
 
@@ -78,7 +77,7 @@ def call_within(seconds: float, function: Any) -> BaseException | None:
     return failures[0] if failures else None
 
 
-def explain(address: str, failure: BaseException) -> Exception:
+def explain_failure(address: str, failure: BaseException) -> Exception:
     """The error of `ray.init` as one that says what to do."""
     text = " ".join(str(failure).split())
     if "mismatch" in text.lower() or "versions" in text.lower():
@@ -90,7 +89,7 @@ def explain(address: str, failure: BaseException) -> Exception:
 
 
 def no_cluster(address: str, reason: str) -> Exception:
-    return must("address", "name a running Ray cluster", address, f"{reason}; {START}", ConnectionError)
+    return must("address", "name a running Ray cluster", address, f"{reason}; {HOW_TO_START}", ConnectionError)
 
 
 def check_hetcal(address: str) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-import ray
 from ray.exceptions import NodeDiedError, ObjectLostError, OutOfMemoryError, RayError, WorkerCrashedError
 
+import ray
 from hetcal.ray.cluster import connect
 
 # Ray's own retries have no limit for a job that needs more memory than there is.
@@ -59,8 +59,8 @@ def call(function: Callable[[Any], Attempt], job: Any) -> Attempt:
 def share(load: Callable[[str], Any], names: Iterable[str]) -> Callable[[str], Any]:
     """Load each of these here and put it into the cluster, once; return the function by which a job gets one."""
     connect()
-    return partial(fetch, {name: ray.put(load(name)) for name in names})
+    return partial(fetch_shared, {name: ray.put(load(name)) for name in names})
 
 
-def fetch(refs: dict[str, Any], name: str) -> Any:
+def fetch_shared(refs: dict[str, Any], name: str) -> Any:
     return ray.get(refs[name])

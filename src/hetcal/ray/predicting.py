@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
-import ray
 import torch
 
+import ray
 from hetcal._checks import check_levels, must
 from hetcal.model_files.load import load
 from hetcal.prediction import predicted_columns
@@ -15,7 +15,7 @@ from hetcal.ray.cluster import count_cpus
 if TYPE_CHECKING:
     from ray.data import Dataset
 
-BATCH_ROWS = 4096
+ROWS_PER_BATCH = 4096
 
 
 def predict(
@@ -53,7 +53,7 @@ def predict(
     if not len(first):
         raise must("dataset", "have at least one row", "0 rows", "check how it was made")
     kept = list(first.columns if keep is None else keep)
-    check_columns(kept, list(first.columns))
+    require_columns(kept, list(first.columns))
     # In this process, so that a data set without the features is refused now and not by a worker.
     predicted = predicted_columns(model.predict_dist(select_features(model, first)), **wanted)
     clash = sorted(set(kept) & predicted.keys())
@@ -63,7 +63,7 @@ def predict(
         Predictor,
         fn_constructor_args=(ray.put(model), wanted, kept),
         batch_format="pandas",
-        batch_size=BATCH_ROWS,
+        batch_size=ROWS_PER_BATCH,
         num_cpus=1,
         concurrency=(1, max(1, count_cpus())),
     )
@@ -86,11 +86,11 @@ def select_features(model: Any, frame: Any) -> Any:
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         return frame
-    check_columns(list(names), list(frame.columns))
+    require_columns(list(names), list(frame.columns))
     return frame[list(names)]
 
 
-def check_columns(needed: list[str], present: list[str]) -> None:
+def require_columns(needed: list[str], present: list[str]) -> None:
     missing = [name for name in needed if name not in present]
     if missing:
         raise must("dataset", f"have the columns {missing}", present, "give the columns that the model had in fit")

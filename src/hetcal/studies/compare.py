@@ -33,7 +33,7 @@ from hetcal.studies.cells import (
     method_title,
     setting_names,
 )
-from hetcal.studies.jobs import BACKENDS, run_jobs
+from hetcal.studies.jobs import check_backend, run_jobs
 from hetcal.studies.peers import BASELINES, PEERS, installed_peers
 from hetcal.studies.recommendation import recommend
 from hetcal.studies.statistics import COMPARED, estimate
@@ -145,10 +145,9 @@ def compare(
         settings: Parameters of `HCRegressor` for every method of hetcal; peers have none.
         recalibrate: "conformal", "isotonic" or "std", by a fifth of the training rows, which are not trained on.
         max_rows: Largest number of rows to use, drawn with the seed: whole groups, if at least `folds` of them fit.
-        jobs: Number of fits at once, with one thread each; by default one, on Ray as many as the cluster has CPUs.
-        backend: "serial" (in this process), "processes" or "ray", see `run_jobs`; by default as `jobs` needs.
+        jobs, backend: How many fits at once, with one thread each, and where; see `run_jobs` and `check_backend`.
         target, group_name: Names of y and of the groups in the result.
-        progress: Called as `progress(done, total, label)` after each fit; if serial also within fits, by fractions.
+        progress: Called as `progress(done, total, label)` after each fit; if serial also within fits.
 
     Returns:
         JSON values: `target`, `rows`, `held_out_rows`, `folds`, `seed`, `groups`, `recalibration` (None, or `method`
@@ -256,13 +255,6 @@ def draw_rows(n: int, labels: NDArray[np.int64] | None, max_rows: int | None, fo
 
 
 # The fits, in this process or in others.
-
-
-def check_backend(backend: str | None, jobs: int | None) -> str:
-    """The backend, or that which the number of jobs needs."""
-    if jobs is not None:
-        check_number("jobs", jobs, 1, integer=True)
-    return check_choice("backend", backend or ("serial" if jobs in (None, 1) else "processes"), BACKENDS)
 
 
 @dataclass(frozen=True, eq=False)

@@ -64,6 +64,13 @@ def run_jobs(
     return run_here(function, jobs) if backend == "serial" else run_processes(function, jobs, processes or 1, preload)
 
 
+def check_backend(backend: str | None, jobs: int | None) -> str:
+    """The backend, or that which the number of jobs needs."""
+    if jobs is not None:
+        check_number("jobs", jobs, 1, integer=True)
+    return check_choice("backend", backend or ("serial" if jobs in (None, 1) else "processes"), BACKENDS)
+
+
 def count_slots(backend: str, processes: int | None) -> int:
     """How many jobs can run at once."""
     if backend != "ray":
