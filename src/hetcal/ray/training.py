@@ -86,21 +86,10 @@ def fit(
         "threads": cpus_per_worker,
         "checkpoint_seconds": checkpoint_seconds,
     }
-    from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
-
-    checkpoint = train_together(
-        config,
-        dataset,
-        ScalingConfig(num_workers=num_workers, use_gpu=use_gpu, resources_per_worker={"CPU": cpus_per_worker}),
-        RunConfig(
-            name=name,
-            storage_path=storage_path,
-            failure_config=FailureConfig(max_failures=max_failures),
-            checkpoint_config=CheckpointConfig(num_to_keep=1),
-        ),
-    )
-    handed = {key: getattr(regressor, key) for key in ("network", "estimator", "objective")}
-    handed = {key: value for key, value in handed.items() if value is not None and not isinstance(value, str)}
+    resources = {"num_workers": num_workers, "use_gpu": use_gpu, "resources_per_worker": {"CPU": cpus_per_worker}}
+    checkpoint = train_together(config, dataset, resources, {"storage_path": storage_path, "name": name}, max_failures)
+    own = {key: getattr(regressor, key) for key in ("network", "estimator", "objective")}
+    handed = {key: value for key, value in own.items() if value is not None and not isinstance(value, str)}
     with checkpoint.as_directory() as folder:
         model = load(Path(folder) / MODEL, **handed)
     assert isinstance(model, HCRegressor)
@@ -158,12 +147,20 @@ def sample_of_block(
     return pa.table({"order": [order], "sample": [pickle.dumps(part)]})
 
 
-def train_together(config: dict[str, Any], dataset: Any, scaling: Any, run: Any) -> Any:
+def train_together(
+    config: dict[str, Any], dataset: Any, resources: dict[str, Any], run: dict[str, Any], max_failures: int
+) -> Any:
     """Run the workers, and return the checkpoint with the model."""
+    from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
+    failure, kept = FailureConfig(max_failures=max_failures), CheckpointConfig(num_to_keep=1)
     trainer = TorchTrainer(
-        train_worker, train_loop_config=config, scaling_config=scaling, run_config=run, datasets={"rows": dataset}
+        train_worker,
+        train_loop_config=config,
+        scaling_config=ScalingConfig(**resources),
+        run_config=RunConfig(**run, failure_config=failure, checkpoint_config=kept),
+        datasets={"rows": dataset},
     )
     try:
         result = trainer.fit()

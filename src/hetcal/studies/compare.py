@@ -226,11 +226,11 @@ def plan(
     labels = check_groups(groups, len(truth))
     drawn = draw_rows(len(truth), labels, max_rows, folds, seed)
     data = Part(table, truth, labels).take(drawn)
-    splits = divide(data, folds, seed) if times is None else split_forward(np.asarray(times)[drawn], folds)
+    splits = split_into_folds(data, folds, seed) if times is None else split_forward(np.asarray(times)[drawn], folds)
     return CrossValidation(data, splits, settings, seed, recalibrate)
 
 
-def divide(data: Part, folds: int, seed: int) -> list[Split]:
+def split_into_folds(data: Part, folds: int, seed: int) -> list[Split]:
     """Divide the rows into folds; groups and, without groups, equal rows stay in one fold."""
     if data.groups is not None:
         return split_folds(len(data), folds, seed, data.groups)

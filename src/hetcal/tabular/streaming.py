@@ -5,7 +5,6 @@ that choose and calibrate) is learned from a random sample; the networks are tra
 into the sample is fitted exactly as if it were given as a table.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +17,7 @@ from hetcal._checks import Floats, must
 from hetcal.splitting import Keys, check_two_groups, hash_keys
 from hetcal.tabular.columns import Table
 from hetcal.tabular.encoding import TableEncoder, range_of
+from hetcal.tabular.keys import keys_of_labels, keys_of_rows
 from hetcal.tabular.preparing import ReadTarget, TrainingRows, prepare_table, warn_of_no_information
 from hetcal.tabular.rows import number_equal_rows, numbers_repeat
 from hetcal.tabular.sources import RowSource, SourceRows
@@ -146,23 +146,6 @@ def take(rows: SourceRows, index: NDArray[Any]) -> SourceRows:
 
 
 def keys_of(rows: SourceRows, numbers: NDArray[np.int64] | None = None) -> Keys:
-    """Keys of rows: hashes of their group, or of all their values; with `numbers`, equal rows have different keys."""
-    n = len(rows.y)
-    columns = [rows.groups] if rows.groups is not None else [*rows.table.columns.values(), *rows.y.reshape(n, -1).T]
-    keys = np.zeros(n, np.uint64)
-    for values in [*columns, *([] if numbers is None else [numbers.astype(np.float64)])]:
-        keys = hash_keys(keys ^ bits_of(values))
-    return keys
-
-
-def bits_of(values: NDArray[Any]) -> Keys:
-    """Numbers that are equal where values are, and nearly always different where they differ."""
-    if values.dtype.kind == "f":
-        return np.where(np.isnan(values), np.nan, values + 0.0).view(np.uint64)  # one NaN, and -0 is 0
-    if values.dtype.kind == "M":
-        return values.astype("datetime64[us]").view(np.int64).astype(np.uint64)
-    digests: dict[Any, int] = {}
-    for value in values:
-        if value not in digests:
-            digests[value] = int.from_bytes(hashlib.blake2b(str(value).encode(), digest_size=8).digest(), "little")
-    return np.fromiter((digests[value] for value in values), np.uint64, len(values))
+    """Keys of rows: of their group, or of all their values; with `numbers`, equal rows have different keys."""
+    keys = keys_of_rows(rows.table, rows.y) if rows.groups is None else keys_of_labels(rows.groups)
+    return keys if numbers is None else hash_keys(keys ^ numbers.astype(np.uint64))

@@ -42,7 +42,7 @@ def divide(n: int, groups: GroupNumbers, shape: tuple[int, int], seed: int, *, a
         order = generator.permutation(n)
         members = [order[part[order] == number] for number in range(parts)]
         own += members
-        shared += [share(members[(number + 1) % parts], groups) for number in range(parts)]
+        shared += [share_with_next(members[(number + 1) % parts], groups) for number in range(parts)]
     everything = np.arange(n)
     seen = []
     for own_rows, shared_rows in zip(own, shared, strict=True):
@@ -51,7 +51,7 @@ def divide(n: int, groups: GroupNumbers, shape: tuple[int, int], seed: int, *, a
     return Division(own, shared, seen)
 
 
-def share(rows: RowIndex, groups: GroupNumbers) -> RowIndex:
+def share_with_next(rows: RowIndex, groups: GroupNumbers) -> RowIndex:
     """The rows of the next member's part that a member holds out too: whole groups, if there are groups."""
     count = int(SHARED_FRACTION * len(rows))
     if groups is None or not count:

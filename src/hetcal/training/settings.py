@@ -12,7 +12,7 @@ from hetcal._checks import check_number
 from hetcal.networks import check_device
 
 # Training rows of a member of a table of 1,000 rows.
-FEW_ROWS = 720
+FEW_TRAINING_ROWS = 720
 
 
 def bounded(default: float | None, low: float, high: float = math.inf, **rule: bool) -> Any:
@@ -109,7 +109,7 @@ class CrossFitSettings:
 
     def steps_for(self, n_train: int) -> int:
         """80 passes over the rows, from 2,000 (few rows: 1,300) to 4,000 steps; at most `max_steps` or `max_epochs`."""
-        least = 1300 if n_train <= FEW_ROWS else 2000
+        least = 1300 if n_train <= FEW_TRAINING_ROWS else 2000
         wanted = int(np.clip(80 * n_train / self.batch_for(n_train), least, 4000))
         passes = math.inf if self.max_epochs is None else self.max_epochs * (n_train // self.batch_for(n_train))
         return int(min(wanted, passes, math.inf if self.max_steps is None else self.max_steps))
