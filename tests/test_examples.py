@@ -10,7 +10,7 @@ import pytest
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 # What an example needs beyond the library, and the files that it leaves behind.
-NEEDS = {"01_quickstart.py": "matplotlib", "06_lightning.py": "lightning"}
+NEEDS = {"01_quickstart.py": "matplotlib", "06_lightning.py": "lightning", "08_grid_search_on_ray.py": "ray"}
 WRITES = {"01_quickstart.py": ["quickstart.png"]}
 
 
