@@ -3,11 +3,11 @@
 import logging
 
 import joblib
+import ray
 from ray.util.joblib import register_ray
 from sklearn.datasets import load_diabetes
 from sklearn.model_selection import GridSearchCV, train_test_split
 
-import ray
 from hetcal import HCRegressor, evaluate
 
 X, y = load_diabetes(return_X_y=True, as_frame=True)

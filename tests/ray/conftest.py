@@ -102,6 +102,7 @@ def descendants(pid):
 @pytest.fixture(scope="session")
 def cluster():
     import ray
+
     from hetcal.ray import connect
     from hetcal.ray.cluster import count_cpus
     from tests.processes import wait_until

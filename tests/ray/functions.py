@@ -13,13 +13,23 @@ def double(job):
     return 2 * job
 
 
-class DyingNetwork(nn.Module):
-    """A small network that logs its training steps, and kills its process once, at a given step of worker 0."""
+class Busy:
+    """Holds the CPUs of a node."""
 
-    def __init__(self, n_inputs, n_outputs, network_log, dies_at):
+    def ready(self):
+        return True
+
+
+class DyingNetwork(nn.Module):
+    """A small network that logs its training steps, and ends once, at a given step of worker 0.
+
+    It kills its process, or waits until somebody kills its node.
+    """
+
+    def __init__(self, n_inputs, n_outputs, network_log, dies_at, waits=False):
         super().__init__()
         self.layers = nn.Sequential(nn.Linear(n_inputs, 8), nn.ReLU(), nn.Linear(8, n_outputs))
-        self.log, self.dies_at = Path(network_log), dies_at
+        self.log, self.dies_at, self.waits = Path(network_log), dies_at, waits
 
     def forward(self, x):
         if self.training:
@@ -32,7 +42,7 @@ class DyingNetwork(nn.Module):
                 if rank == 0 and lines.count(f"0 {os.getpid()}") >= self.dies_at and "died" not in "".join(lines):
                     log.write("died\n")
                     log.flush()
-                    time.sleep(5)  # until Ray Train has registered the last checkpoint
+                    time.sleep(300 if self.waits else 5)  # until Ray Train has registered the last checkpoint
                     os.kill(os.getpid(), signal.SIGKILL)
         return self.layers(x)
 

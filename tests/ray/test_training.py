@@ -1,6 +1,8 @@
 """`hetcal.ray.fit`: one model by several workers, which may be lost, and the same gradients as by one."""
 
 import socket
+import threading
+import time
 
 import numpy as np
 import pandas as pd
@@ -11,7 +13,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from hetcal import HCRegressor, load
 from hetcal.metrics import coverage
 from hetcal.tabular import streaming
-from tests.ray.functions import DyingNetwork, gradients_of_part
+from tests.processes import wait_until
+from tests.ray.conftest import kill
+from tests.ray.functions import Busy, DyingNetwork, gradients_of_part
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'hetcal[ray]'")
 pytestmark = [
@@ -67,6 +71,43 @@ def test_lost_workers_are_replaced_and_training_goes_on(data, tmp_path):
     assert 60 <= ranks.count("0") < 90
     assert ranks.count("died") == 1
     assert len(model.history_) == len(model.history_.criterion) > 0
+
+
+def test_a_node_dies_during_training(data, cluster, tmp_path):
+    """The only worker is on a node that loses its power; another one goes on from its last checkpoint."""
+    from hetcal.ray import fit
+    from hetcal.ray.cluster import count_cpus
+
+    before, log = count_cpus(), tmp_path / "log"
+    others = [node["NodeID"] for node in ray.nodes() if node["Alive"]]
+    node = cluster.start(f"--address={cluster.address}")
+    wait_until(lambda: count_cpus() == before + 2, node)
+    affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+    busy = [
+        ray.remote(Busy).options(num_cpus=2, scheduling_strategy=affinity(one, soft=False)).remote() for one in others
+    ]
+    ray.get([actor.ready.remote() for actor in busy])  # no worker fits on the other nodes
+
+    class Network(DyingNetwork):
+        def __init__(self, n_inputs, n_outputs):
+            super().__init__(n_inputs, n_outputs, str(log), dies_at=45, waits=True)
+
+    def pull_the_plug():
+        wait_until(lambda: log.exists() and "died" in log.read_text())
+        time.sleep(5)  # until Ray Train has registered the last checkpoint
+        kill(node)
+        for actor in busy:
+            ray.kill(actor)
+
+    end = threading.Thread(target=pull_the_plug)
+    end.start()
+    regressor = HCRegressor("variance_head", network=Network, max_steps=60, batch_size=64, random_state=0)
+    store = {"storage_path": str(tmp_path / "store"), "checkpoint_seconds": 0}
+    model = fit(regressor, data, "y", num_workers=1, **store)
+    end.join()
+    steps = log.read_text().splitlines()
+    assert 60 <= sum(line.startswith("0") for line in steps) < 90
+    assert len(model.history_) > 0
 
 
 @pytest.mark.parametrize("name", ["cross_ensemble", "variance_head", "quantile_range"])

@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 import ray
+
 from hetcal._checks import must
 
 TIMEOUT_SECONDS = 60  # of the connection; Ray itself would try for minutes

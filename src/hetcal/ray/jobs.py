@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
+import ray
 from ray.exceptions import NodeDiedError, ObjectLostError, OutOfMemoryError, RayError, WorkerCrashedError
 
-import ray
 from hetcal.ray.cluster import connect
 
 # Ray's own retries have no limit for a job that needs more memory than there is.

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+import ray
 import torch
 
-import ray
 from hetcal._checks import check_levels, must
 from hetcal.model_files.load import load
 from hetcal.prediction import predicted_columns

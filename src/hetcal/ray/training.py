@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import ray
 import ray.train
 import torch
 import torch.distributed as dist
 from sklearn.base import clone
 from torch import Tensor
 
-import ray
 from hetcal._checks import check_number, must
 from hetcal.model_files.load import load
 from hetcal.ray.cluster import count_cpus
