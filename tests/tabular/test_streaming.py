@@ -174,7 +174,15 @@ def test_tables_of_repeated_rows_hold_out_single_rows(small_sample):
     ratings = pd.DataFrame({"product": np.tile(["a", "b", "c", "d"], 500), "y": np.tile([1.0, 2.0, 3.0, 5.0], 500)})
     rows = prepared(ratings)
     assert len(set(rows.keys.tolist())) == 500
-    assert len(set(prepared(frame(), groups="kind").keys.tolist())) == 3
+    data = frame()
+    data["day"] = data["day"].astype(str)
+    grouped = prepared(data, groups="day")
+    assert 20 < len(set(grouped.keys.tolist())) <= data["day"].nunique()
+
+
+def test_few_groups_are_refused(small_sample):
+    with pytest.raises(ValueError, match="groups must have at least 20 different labels for files and batches"):
+        quick().fit(pieces(frame()), "y", groups="kind")
 
 
 def test_the_sample_is_random_and_in_order():

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from hetcal._checks import Floats, must
-from hetcal.splitting import Keys, check_two_groups, hash_keys
+from hetcal.splitting import Keys, hash_keys
 from hetcal.tabular.columns import Table
 from hetcal.tabular.encoding import TableEncoder, range_of
 from hetcal.tabular.keys import keys_of_labels, keys_of_rows
@@ -25,6 +25,8 @@ from hetcal.tabular.spool import Spool
 from hetcal.training.workers import ALONE, Workers
 
 SAMPLE_ROWS = 100_000
+# With fewer, chance might leave all groups to one member.
+FEWEST_GROUPS = 20
 
 Range = tuple[float, float] | None
 
@@ -55,8 +57,9 @@ def prepare_stream(
     remember(table)
     if sample.seen == len(target):
         return prepare_table(table, target, None, labels, lambda values: values, seed)
-    if labels is not None:
-        check_two_groups(np.unique(labels.astype(str)))
+    if labels is not None and (count := len(np.unique(labels.astype(str)))) < FEWEST_GROUPS:
+        rule = f"have at least {FEWEST_GROUPS} different labels for files and batches, because a hash divides them"
+        raise must("groups", rule, count, "omit it, or give a table in memory")
     encoder = TableEncoder().fit(table, np.ones(len(table)))
     encoder.ranges |= sample.ranges
     warn_of_no_information(encoder)
