@@ -1,9 +1,12 @@
 import os
+import secrets
 import sys
 import warnings
 from pathlib import Path
 
 os.environ["SCIPY_ARRAY_API"] = "1"  # before scikit-learn is imported: with it none of its checks is skipped
+# Before Ray is imported: a token of this test run keeps others out of its clusters.
+os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
 
 import pytest
 import torch

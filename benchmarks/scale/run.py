@@ -3,13 +3,15 @@
     python benchmarks/scale/run.py --rows 1e5 1e6 1e7
     python benchmarks/scale/run.py --rows 1e6 --workers 2     # on Ray, beside the other processes of this machine
 
-Each line is a process of its own: the table is made by `make_table`, fitted, and the model is evaluated on new rows.
+Each line is of a process of its own, whose peak memory it has: the table is made by `make_table`, fitted, and the model
+is evaluated on new rows.
 """
 
 import argparse
 import json
-import multiprocessing
 import resource
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -41,8 +43,8 @@ def make_table(rows, path):
     writer.close()
 
 
-def measure(rows, workers, settings, path, queue):
-    """One line of the table, in a process of its own so that its peak memory is its own."""
+def measure(rows, workers, settings, path):
+    """One line of the table, of the model that is fitted in this process."""
     from hetcal import HCRegressor, evaluate
 
     model, start = HCRegressor(random_state=0, **settings), time.perf_counter()
@@ -66,21 +68,19 @@ def measure(rows, workers, settings, path, queue):
     for _ in range(5):
         model.predict_interval(X)
     predicted = (time.perf_counter() - start) / 5
-    queue.put(
-        {
-            "rows": rows,
-            "workers": workers,
-            "settings": settings,
-            "fit_seconds": round(fitted, 1),
-            "rows_per_second": round(rows / fitted),
-            "peak_memory_gb": round(memory, 2),
-            "predicted_rows_per_second": round(len(y) / predicted),
-            "crps": round(result["crps"], 4),
-            "crps_of_the_truth": round(float(np.mean(sigma)) / np.sqrt(np.pi), 4),
-            "ce": round(result["ce"], 4),
-            "coverage_90": round(result["coverage_90"], 4),
-        }
-    )
+    return {
+        "rows": rows,
+        "workers": workers,
+        "settings": settings,
+        "fit_seconds": round(fitted, 1),
+        "rows_per_second": round(rows / fitted),
+        "peak_memory_gb": round(memory, 2),
+        "predicted_rows_per_second": round(len(y) / predicted),
+        "crps": round(result["crps"], 4),
+        "crps_of_the_truth": round(float(np.mean(sigma)) / np.sqrt(np.pi), 4),
+        "ce": round(result["ce"], 4),
+        "coverage_90": round(result["coverage_90"], 4),
+    }
 
 
 def main():
@@ -88,19 +88,28 @@ def main():
     parser.add_argument("--rows", type=float, nargs="+", default=[1e5, 1e6, 1e7])
     parser.add_argument("--workers", type=int, default=0, help="workers of Ray; 0 fits in this process")
     parser.add_argument("--max-steps", type=int, default=None)
-    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where tables are made")
+    parser.add_argument("--folder", type=Path, default=None, help="where tables are made and kept; by default for once")
+    parser.add_argument("--here", action="store_true", help="measure in this process, whose memory may be larger")
     options = parser.parse_args()
-    context = multiprocessing.get_context("spawn")
+    if options.folder is not None:
+        run(options, options.folder)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        run(options, Path(folder))
+
+
+def run(options, folder):
     settings = {} if options.max_steps is None else {"max_steps": options.max_steps}
     for rows in map(int, options.rows):
-        path = options.folder / f"hetcal-scale-{rows}.parquet"
+        path = folder / f"hetcal-scale-{rows}.parquet"
         if not path.exists():
             make_table(rows, path)
-        queue = context.Queue()
-        process = context.Process(target=measure, args=(rows, options.workers, settings, path, queue))
-        process.start()
-        print(json.dumps(queue.get()), flush=True)
-        process.join()
+        if options.here:
+            print(json.dumps(measure(rows, options.workers, settings, path)), flush=True)
+            continue
+        given = [] if options.max_steps is None else ["--max-steps", str(options.max_steps)]
+        given += ["--rows", str(rows), "--workers", str(options.workers), "--folder", str(folder)]
+        subprocess.run([sys.executable, __file__, "--here", *given], check=True)
 
 
 if __name__ == "__main__":

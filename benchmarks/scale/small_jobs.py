@@ -9,6 +9,7 @@ from hetcal.ray import connect
 from hetcal.studies.protocol import parse_protocol
 from hetcal.studies.run import run_protocol
 
+BACKENDS = ("ray", "serial", "processes")
 STUDY = """\
 title = "Tiny"
 
@@ -27,14 +28,16 @@ seeds = 2
 
 def main() -> None:
     warnings.simplefilter("ignore")
+    print("| eight small cells | seconds |\n|---|---:|")
     start = perf_counter()
-    connect()
-    print(f"start of the cluster: {perf_counter() - start:.1f} s")
-    for backend in ("ray", "serial", "processes"):
+    if "ray" in BACKENDS:
+        connect()
+        print(f"| start of a Ray cluster on this machine | {perf_counter() - start:.1f} |")
+    for backend in BACKENDS:
         with tempfile.TemporaryDirectory() as folder:
             start = perf_counter()
             run_protocol(parse_protocol(STUDY), Path(folder), jobs=2, backend=backend)
-            print(f"{backend}: {perf_counter() - start:.1f} s")
+            print(f"| {backend} | {perf_counter() - start:.1f} |")
 
 
 if __name__ == "__main__":

@@ -118,11 +118,11 @@ REFUSED = {
     "one row": ("a,b,y\n1,2,3\n", ["row"]),
     "one column": ("y\n1\n2\n3\n4\n5\n6\n", ["at least one column besides the target"]),
     "no such target": (text().replace("y\n", "z\n", 1), ["target must be one of", "got target='y'"]),
-    "a target of text": (text(y=TOWN), ["target 'y' must hold numbers", "row"]),
-    "a target of dates": (text(y=pd.date_range("2024-01-01", periods=N).astype(str)), ["target 'y'", "dates"]),
-    "a gap in the target": (with_value("y", 3, ""), ["target 'y'", "row 5"]),
+    "a target of text": (text(y=TOWN), ["target must be a column of numbers, got target='y'", "row"]),
+    "a target of dates": (text(y=pd.date_range("2024-01-01", periods=N).astype(str)), ["target='y'", "dates"]),
+    "a gap in the target": (with_value("y", 3, ""), ["target='y'", "row 5"]),
     "a word in the target": (with_value("y", 3, "n.a."), ["'y'", "row 5", "n.a."]),
-    "a target of missing values": (text(y=""), ["target 'y'"]),
+    "a target of missing values": (text(y=""), ["target='y'"]),
     "infinity in the target": (with_value("y", 3, "inf"), ["'y'", "row 5"]),
     "infinity in a feature": (with_value("a", 3, "-Infinity"), ["'a'", "row 5"]),
     "an overflowing number": (with_value("a", 3, "1e400"), ["'a'", "row 5"]),
@@ -276,8 +276,14 @@ def test_anyones_predictions_must_make_sense(hetcal, tmp_path):
     table.to_csv(tmp_path / "p.csv", index=False)
     judge = ("evaluate", "p.csv", "--target", "truth")
     check_refused(hetcal(*judge), "mean must be one of")
-    check_refused(hetcal(*judge, "--mean", "m", "--std", "s"), "std 's' must be greater than 0", "rows 3, 4")
-    check_refused(hetcal(*judge, "--mean", "g", "--std", "m"), "mean 'g' must have a value in every row", "row 3")
+    check_refused(
+        hetcal(*judge, "--mean", "m", "--std", "s"),
+        "std must be a column of positive numbers, got std='s'",
+        "rows 3, 4",
+    )
+    check_refused(
+        hetcal(*judge, "--mean", "g", "--std", "m"), "mean must be a column with a value in every row", "row 3"
+    )
     code, out, _ = hetcal(*judge, "--mean", "m", "--std", "m")
     assert code == 0
     assert "Too few rows to tell" in out

@@ -154,7 +154,7 @@ REFUSED = {
     ),
     "lists in a frame": (pl.DataFrame({"a": [[1, 2]] * N}), Y, TypeError, r"column 'a' must hold"),
     "equal column names": (pd.DataFrame(X, columns=["a", "b", "a"]), Y, ValueError, r"names that differ.*\['a'\]"),
-    "text as X": ("data.csv", Y, ValueError, r"Expected 2D array|could not convert|scalar"),
+    "text as X": ("data.csv", Y, TypeError, r"y must be the name of a column of X"),  # a name is that of a file
     "None as X": (None, Y, ValueError, r"array"),
 }
 

@@ -2,7 +2,6 @@
 
 import ctypes
 import os
-import secrets
 import shutil
 import signal
 import socket
@@ -14,8 +13,6 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-# A token of this test run keeps others out of its clusters. Ray reads it when it is imported, so it is set before.
-os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
 pytest.importorskip("ray", reason="needs Ray: pip install 'hetcal[ray]'")
 NODE = ["--num-cpus=2", "--object-store-memory=100000000", "--block", "--disable-usage-stats"]
 PORTS = ["--min-worker-port=0", "--max-worker-port=0"]  # any
