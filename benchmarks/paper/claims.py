@@ -39,8 +39,9 @@ def compare(table: pd.DataFrame) -> None:
         words = []
         for method in CALIBRATED:
             row = rows.loc[method]
-            z = (best.ce - row.ce) / (best.ce_se**2 + row.ce_se**2) ** 0.5
-            words.append(f"{row.ce:.3f} ({'lower' if row.ce < best.ce else 'higher'}, {abs(z):.1f} s.e.)")
+            side, error = "lower" if row.ce < best.ce else "higher", (best.ce_se**2 + row.ce_se**2) ** 0.5
+            by = f", {abs(best.ce - row.ce) / error:.1f} s.e." if error else ""  # one split has no standard error
+            words.append(f"{row.ce:.3f} ({side}{by})")
         print(f"| {dataset} | {best.ce_noise_floor:.3f} | {best.name} {best.ce:.3f} | " + " | ".join(words) + " |")
 
 
