@@ -21,7 +21,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-COLUMNS, CHUNK = 20, 100_000
+COLUMNS, CHUNK, NEW_ROWS = 20, 100_000, 20_000
 
 
 def draw_rows(n, generator):
@@ -62,7 +62,7 @@ def measure(rows, workers, settings, path):
         model.fit(path, "y")
     fitted = time.perf_counter() - start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    X, y, sigma = draw_rows(20_000, np.random.default_rng(1))
+    X, y, sigma = draw_rows(NEW_ROWS, np.random.default_rng(1))
     result = evaluate(y, model.predict_dist(X))
     start = time.perf_counter()
     for _ in range(5):

@@ -27,7 +27,7 @@ SCRIPTS = {
     "paper/claims.py": ({}, []),
     "peers/claims.py": ({}, ["--rows"]),
     "recalibration/figure.py": ({}, ["--out", "figure.png"]),
-    "scale/run.py": ({}, ["--rows", "100", "150", "200", "--max-steps", "2", "--here"]),
+    "scale/run.py": ({"NEW_ROWS": 50}, ["--rows", "60", "61", "62", "--max-steps", "2", "--here"]),
     "scale/small_jobs.py": ({"BACKENDS": ("serial",)}, []),
     "speed/default.py": (
         {"CASES": [(60, 3)], "STEPS": (1, 2), "PREDICTED_ROWS": 10, "GEMM": 64},

@@ -1,4 +1,4 @@
-"""One real cluster for all tests of this folder: a head and a second node, as `ray start` makes them."""
+"""A real cluster for the tests of a file: a head and a second node, as `ray start` makes them."""
 
 import ctypes
 import os
@@ -96,7 +96,7 @@ def descendants(pid):
     return found
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # not longer: the processes of a cluster use the CPUs even if they have nothing to do
 def cluster():
     import ray
 

@@ -1,7 +1,5 @@
 """What the workers of a cluster import by name."""
 
-import os
-import signal
 import time
 from pathlib import Path
 
@@ -20,41 +18,28 @@ class Busy:
         return True
 
 
-class DyingNetwork(nn.Module):
-    """A small network that logs its training steps, and ends once, at a given step of worker 0.
+class WaitingNetwork(nn.Module):
+    """A small network that logs its training steps, and at one of them waits until somebody kills its node."""
 
-    It kills its process, or waits until somebody kills its node.
-    """
-
-    def __init__(self, n_inputs, n_outputs, network_log, dies_at, waits=False):
+    def __init__(self, n_inputs, n_outputs, log, waits_at):
         super().__init__()
         self.layers = nn.Sequential(nn.Linear(n_inputs, 8), nn.ReLU(), nn.Linear(8, n_outputs))
-        self.log, self.dies_at, self.waits = Path(network_log), dies_at, waits
+        self.log, self.waits_at = Path(log), waits_at
 
     def forward(self, x):
         if self.training:
-            import ray.train
-
-            rank = ray.train.get_context().get_world_rank()
-            lines = self.log.read_text().splitlines() if self.log.exists() else []
+            steps = self.log.read_text().splitlines() if self.log.exists() else []
             with self.log.open("a") as log:
-                log.write(f"{rank} {os.getpid()}\n")
-                if rank == 0 and lines.count(f"0 {os.getpid()}") >= self.dies_at and "died" not in "".join(lines):
-                    log.write("died\n")
-                    log.flush()
-                    time.sleep(300 if self.waits else 5)  # until Ray Train has registered the last checkpoint
-                    os.kill(os.getpid(), signal.SIGKILL)
+                log.write("step\n")
+            if len(steps) == self.waits_at:
+                time.sleep(300)
         return self.layers(x)
 
 
-def gradients_of_part(name, rank, count, store):
-    """The gradient of the objective of one batch, of which this worker has its part, averaged over the workers."""
+def gradients_of_part(names, rank, count, store):
+    """The gradients of the objective of one batch, of which this worker has its part, averaged over the workers."""
     import torch.distributed as dist
 
-    from hetcal.estimators import ESTIMATORS
-    from hetcal.estimators.cross_ensemble import CrossEnsemble
-    from hetcal.networks import MLP, MemberMLPs
-    from hetcal.objectives import crps_loss, nll_loss
     from hetcal.ray.training import ClusterWorkers
 
     torch.set_num_threads(1)
@@ -62,7 +47,22 @@ def gradients_of_part(name, rank, count, store):
         dist.init_process_group("gloo", init_method=store, rank=rank, world_size=count)
     generator = torch.Generator().manual_seed(0)
     x, y = torch.randn(64, 3, generator=generator), torch.randn(64, generator=generator)
-    x, y = x[rank::count], y[rank::count]
+    found = {}
+    for name in names:
+        gradients = gradients_of(name, x[rank::count], y[rank::count])
+        ClusterWorkers(count, rank).average_(gradients)
+        found[name] = torch.cat([gradient.flatten() for gradient in gradients]).numpy()
+    if count > 1:
+        dist.destroy_process_group()
+    return found
+
+
+def gradients_of(name, x, y):
+    from hetcal.estimators import ESTIMATORS
+    from hetcal.estimators.cross_ensemble import CrossEnsemble
+    from hetcal.networks import MLP, MemberMLPs
+    from hetcal.objectives import crps_loss, nll_loss
+
     torch.manual_seed(0)
     if name == "cross_ensemble":
         sizes = {"n_numbers": 3, "dropout": [0.0] * 8, "frequency_scale": [0.1] * 8, "width": 8, "depth": 1}
@@ -78,8 +78,4 @@ def gradients_of_part(name, rank, count, store):
         prediction = estimator(x)
         loss = (nll_loss(prediction, y) + estimator.own_loss(prediction, y, 64)).mean()
     loss.backward()
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    ClusterWorkers(count, rank).average_(gradients)
-    if count > 1:
-        dist.destroy_process_group()
-    return torch.cat([gradient.flatten() for gradient in gradients]).numpy()
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]

@@ -7,7 +7,6 @@ import time
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hetcal import HCRegressor, load
@@ -15,7 +14,7 @@ from hetcal.metrics import coverage
 from hetcal.tabular import streaming
 from tests.processes import wait_until
 from tests.ray.conftest import kill
-from tests.ray.functions import Busy, DyingNetwork, gradients_of_part
+from tests.ray.functions import Busy, WaitingNetwork, gradients_of_part
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'hetcal[ray]'")
 pytestmark = [
@@ -54,25 +53,6 @@ def test_a_model_of_two_workers_is_like_any_other(data, tmp_path):
     assert model.get_params()["max_steps"] == 120
 
 
-def test_lost_workers_are_replaced_and_training_goes_on(data, tmp_path):
-    """Worker 0 is killed at step 45 of 60. It goes on from its last checkpoint: 60 steps and a few, not 105."""
-    from hetcal.ray import fit
-
-    log = tmp_path / "log"
-    settings = {"network_log": str(log), "dies_at": 45}
-
-    class Network(DyingNetwork):
-        def __init__(self, n_inputs, n_outputs):
-            super().__init__(n_inputs, n_outputs, **settings)
-
-    regressor = HCRegressor("variance_head", network=Network, max_steps=60, batch_size=64, random_state=0)
-    model = fit(regressor, data, "y", num_workers=2, storage_path=str(tmp_path / "store"), checkpoint_seconds=0)
-    ranks = [line.split()[0] for line in log.read_text().splitlines()]
-    assert 60 <= ranks.count("0") < 90
-    assert ranks.count("died") == 1
-    assert len(model.history_) == len(model.history_.criterion) > 0
-
-
 def test_a_node_dies_during_training(data, cluster, tmp_path):
     """The only worker is on a node that loses its power; another one goes on from its last checkpoint."""
     from hetcal.ray import fit
@@ -88,12 +68,12 @@ def test_a_node_dies_during_training(data, cluster, tmp_path):
     ]
     ray.get([actor.ready.remote() for actor in busy])  # no worker fits on the other nodes
 
-    class Network(DyingNetwork):
+    class Network(WaitingNetwork):
         def __init__(self, n_inputs, n_outputs):
-            super().__init__(n_inputs, n_outputs, str(log), dies_at=45, waits=True)
+            super().__init__(n_inputs, n_outputs, log, waits_at=45)
 
     def pull_the_plug():
-        wait_until(lambda: log.exists() and "died" in log.read_text())
+        wait_until(lambda: log.exists() and len(log.read_text().splitlines()) == 46)
         time.sleep(5)  # until Ray Train has registered the last checkpoint
         kill(node)
         for actor in busy:
@@ -105,23 +85,24 @@ def test_a_node_dies_during_training(data, cluster, tmp_path):
     store = {"storage_path": str(tmp_path / "store"), "checkpoint_seconds": 0}
     model = fit(regressor, data, "y", num_workers=1, **store)
     end.join()
-    steps = log.read_text().splitlines()
-    assert 60 <= sum(line.startswith("0") for line in steps) < 90
+    # From scratch it would be 46 and 60 steps.
+    assert 60 <= len(log.read_text().splitlines()) < 90
     assert len(model.history_) > 0
 
 
-@pytest.mark.parametrize("name", ["cross_ensemble", "variance_head", "quantile_range"])
-def test_two_workers_have_the_gradient_of_one(cluster, name):
+def test_two_workers_have_the_gradient_of_one(cluster):
     """The mean of the gradients of two halves of a batch is that of the batch: sigma of a row depends on no other."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         store = f"tcp://127.0.0.1:{listener.getsockname()[1]}"
     task = ray.remote(num_cpus=1, max_calls=1)(gradients_of_part)
-    parts = ray.get([task.remote(name, rank, 2, store) for rank in (0, 1)])
-    whole = gradients_of_part(name, 0, 1, None)
-    for part in parts:
-        assert_allclose(part, whole, rtol=1e-4, atol=1e-5 * np.abs(whole).max())
-    assert torch.isfinite(torch.from_numpy(whole)).all()
+    names = ["cross_ensemble", "variance_head", "quantile_range"]
+    parts = ray.get([task.remote(names, rank, 2, store) for rank in (0, 1)])
+    whole = gradients_of_part(names, 0, 1, None)
+    for name in names:
+        for part in parts:
+            assert_allclose(part[name], whole[name], rtol=1e-4, atol=1e-5 * np.abs(whole[name]).max(), err_msg=name)
+        assert np.isfinite(whole[name]).all()
 
 
 @pytest.mark.parametrize(
