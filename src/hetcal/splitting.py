@@ -4,6 +4,7 @@ Rows of one group (a patient, a day) always stay on the same side, so that held-
 same way as the rows that it will predict later.
 """
 
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,15 @@ from hetcal._checks import Floats, must
 RowNumbers = NDArray[np.intp]
 Split = tuple[RowNumbers, RowNumbers]  # training rows, held-out rows
 Keys = NDArray[np.uint64]  # hashes of rows, which decide what they are used for
+
+
+class Use(IntEnum):
+    """What a key decides; each use hashes it anew, so that uses do not depend on each other."""
+
+    VALIDATION = 1
+    PART = 2
+    SHARED = 3
+    TEST = 4
 
 
 def split_rows(n: int, test_fraction: float, seed: int, groups: NDArray[np.int64] | None = None) -> Split:

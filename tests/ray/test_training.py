@@ -112,7 +112,11 @@ def test_two_workers_have_the_gradient_of_one(cluster):
         (lambda data: data, {"target": "y", "group": "town"}, "group must be one of"),
         (lambda data: data, {"target": "y", "num_workers": 9}, "num_workers must leave at least one of the 4 CPUs"),
         (lambda data: data.limit(0), {"target": "y"}, "dataset must have rows"),
-        (lambda data: data.union(ray.data.from_pandas(frame(50)[["x", "y"]])), {"target": "y"}, "must"),
+        (
+            lambda data: data.union(ray.data.from_pandas(frame(50)[["x", "y"]])),
+            {"target": "y"},
+            "a part of dataset must have",
+        ),
         (lambda data: data.union(ray.data.from_pandas(frame(50).assign(y=np.nan))), {"target": "y"}, "y must be fini"),
     ],
 )

@@ -264,5 +264,5 @@ def test_a_source_can_be_read_again():
 def test_parts_of_a_folder_that_differ(tmp_path):
     folder = parquet(tmp_path / "rows", frame(800))
     pq.write_table(pa.table({"y": [1.0], "other": [2.0]}), folder / "9.parquet")
-    with pytest.raises(ValueError, match=r"9.parquet must have the columns of the first file; it lacks \['x', 'kind'"):
+    with pytest.raises(ValueError, match=r"9.parquet must have the columns of the first one; it lacks \['x', 'kind'"):
         quick().fit(folder, "y")

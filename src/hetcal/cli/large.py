@@ -11,7 +11,7 @@ from hetcal._checks import check_choice, must
 from hetcal.cli.columns import Observations
 from hetcal.cli.options import SPLITS, FitOptions
 from hetcal.cli.splits import SplitTable
-from hetcal.splitting import uniform_of
+from hetcal.splitting import Use, uniform_of
 from hetcal.tabular.rows import number_equal_rows, numbers_repeat
 from hetcal.tabular.sources import RowSource, SourceRows, open_parquet
 from hetcal.tabular.streaming import Sample, keys_of, take
@@ -19,7 +19,6 @@ from hetcal.tabular.targets import check_regression_target
 
 # Rows that are inspected, and test rows that the model is evaluated on.
 INSPECTED_ROWS, EVALUATED_ROWS = 100_000, 100_000
-TEST = 4  # distinguishes this use of the keys from others
 
 
 def is_large(options: FitOptions) -> bool:
@@ -54,7 +53,7 @@ class LargeTable:
         first = 0
         for rows in self.source:
             numbers = np.arange(first, first + len(rows.y)) if self.is_by_number else None
-            yield rows, uniform_of(keys_of(rows, numbers), self.seed, TEST) < self.test_size
+            yield rows, uniform_of(keys_of(rows, numbers), self.seed, Use.TEST) < self.test_size
             first += len(rows.y)
 
     def training_rows(self) -> Iterator[SourceRows]:

@@ -27,7 +27,7 @@ from hetcal.ray.cluster import count_cpus
 from hetcal.regressor import HCRegressor
 from hetcal.tabular import streaming
 from hetcal.tabular.rows import draw_seed
-from hetcal.tabular.sources import ROWS_OF_A_BATCH, RowSource, check_column_names
+from hetcal.tabular.sources import ROWS_OF_A_BATCH, RowSource, check_column_names, check_same_columns
 from hetcal.tabular.streaming import Sample, Shard, keys_of
 from hetcal.tabular.targets import check_regression_target
 from hetcal.training.workers import State, Workers
@@ -47,7 +47,6 @@ def fit(
     cpus_per_worker: int = 1,
     use_gpu: bool = False,
     storage_path: str | None = None,
-    name: str | None = None,
     max_failures: int = 3,
     checkpoint_seconds: float = 60.0,
 ) -> HCRegressor:
@@ -62,7 +61,6 @@ def fit(
         cpus_per_worker: CPUs, and threads, of each of them.
         use_gpu: Give each worker a GPU.
         storage_path: A folder that all machines can reach, for checkpoints; None is that of Ray, on this machine.
-        name: Name of the run. A run of the same name and `storage_path` that was stopped is resumed.
         max_failures: How often workers that were lost are replaced; training then goes on from the last checkpoint.
         checkpoint_seconds: Least time between two checkpoints.
 
@@ -87,7 +85,7 @@ def fit(
         "checkpoint_seconds": checkpoint_seconds,
     }
     resources = {"num_workers": num_workers, "use_gpu": use_gpu, "resources_per_worker": {"CPU": cpus_per_worker}}
-    checkpoint = train_together(config, dataset, resources, {"storage_path": storage_path, "name": name}, max_failures)
+    checkpoint = train_together(config, dataset, resources, storage_path, max_failures)
     own = {key: getattr(regressor, key) for key in ("network", "estimator", "objective")}
     handed = {key: value for key, value in own.items() if value is not None and not isinstance(value, str)}
     with checkpoint.as_directory() as folder:
@@ -133,10 +131,7 @@ def sample_of_block(
     """On a worker: the part of the sample that is in these rows, or the error of these rows, as one row."""
     part, order = Sample(streaming.SAMPLE_ROWS, np.random.default_rng(seed), limit=share), 0
     try:
-        if set(block.column_names) != set(names):
-            missing, new = [n for n in names if n not in block.column_names], sorted({*block.column_names} - {*names})
-            rule = f"have the same columns in every part; one part lacks {missing} and adds {new}"
-            raise must("dataset", rule, block.column_names, "write all parts with the same columns")
+        check_same_columns("a part of dataset", block.column_names, names)
         target = targets if len(targets) > 1 else targets[0]
         for rows in RowSource([block.select(names)], target, group, check_regression_target):
             order = int(keys_of(rows).sum(dtype=np.uint64) >> np.uint64(1))
@@ -148,7 +143,7 @@ def sample_of_block(
 
 
 def train_together(
-    config: dict[str, Any], dataset: Any, resources: dict[str, Any], run: dict[str, Any], max_failures: int
+    config: dict[str, Any], dataset: Any, resources: dict[str, Any], storage_path: str | None, max_failures: int
 ) -> Any:
     """Run the workers, and return the checkpoint with the model."""
     from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
@@ -159,7 +154,7 @@ def train_together(
         train_worker,
         train_loop_config=config,
         scaling_config=ScalingConfig(**resources),
-        run_config=RunConfig(**run, failure_config=failure, checkpoint_config=kept),
+        run_config=RunConfig(storage_path=storage_path, failure_config=failure, checkpoint_config=kept),
         datasets={"rows": dataset},
     )
     try:
@@ -186,7 +181,7 @@ def reason_of(error: BaseException) -> Exception:
     text = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
     if any("OutOfMemory" in type(one).__name__ or "OutOfMemory" in str(one) for one in causes):
         text = "a worker ran out of memory; give machines with more memory, or fewer workers on each"
-    return RuntimeError(f"training on the cluster failed: {text}; checkpoints are kept, and the same name resumes it")
+    return RuntimeError(f"training on the cluster failed: {text}; its checkpoints are kept in storage_path")
 
 
 def train_worker(config: dict[str, Any]) -> None:
@@ -221,7 +216,7 @@ class ClusterWorkers(Workers):
     def any(self, flag: bool) -> bool:
         if self.count == 1:
             return flag
-        flags = torch.tensor([float(flag)])
+        flags = torch.tensor([float(flag)], device="cuda" if dist.get_backend() == "nccl" else "cpu")
         dist.all_reduce(flags, op=dist.ReduceOp.MAX)
         return bool(flags)
 

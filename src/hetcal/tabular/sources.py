@@ -109,10 +109,7 @@ class RowSource:
             if not others:
                 raise must("X", "have columns besides y and groups", list(frame.columns), "add features")
             return SourceRows(read_table(frame.select(others).to_native()), y, groups)
-        if set(others) != set(kinds):
-            missing, new = [n for n in kinds if n not in others], [n for n in others if n not in kinds]
-            rule = f"have the columns of the first batch; it lacks {missing} and adds {new}"
-            raise must(f"batch {number} of X", rule, others, "write all parts with the same columns")
+        check_same_columns(f"batch {number} of X", others, list(kinds))
         texts = {place for place, kind in enumerate(kinds.values()) if kind == "text"}
         table = read_table(frame.select(list(kinds)).to_native(), texts)
         match_kinds(table, kinds, f"in the first batch (batch {number} of X differs)")
@@ -220,7 +217,11 @@ def check_parts(dataset: Any) -> None:
     for part in dataset.get_fragments():
         now = [name for name in part.physical_schema.names if not name.startswith("__index_level_")]
         names = names or now
-        if set(now) != set(names):
-            missing, new = [n for n in names if n not in now], [n for n in now if n not in names]
-            rule = f"have the columns of the first file; it lacks {missing} and adds {new}"
-            raise must(f"the file {part.path}", rule, now, "write all files with the same columns")
+        check_same_columns(f"the file {part.path}", now, names)
+
+
+def check_same_columns(part: str, now: Sequence[str], names: Sequence[str]) -> None:
+    if set(now) != set(names):
+        missing, new = [name for name in names if name not in now], [name for name in now if name not in names]
+        rule = f"have the columns of the first one; it lacks {missing} and adds {new}"
+        raise must(part, rule, list(now), "write all parts with the same columns")

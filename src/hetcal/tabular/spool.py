@@ -40,6 +40,7 @@ class Spool:
         records = np.empty(len(x), self.dtype)
         records["x"], records["y"], records["key"] = x, y.reshape(len(x), -1), keys
         try:
+            self.file.seek(0, os.SEEK_END)
             self.file.write(records.tobytes())
             self.file.flush()
         except OSError as error:
@@ -52,7 +53,8 @@ class Spool:
 
     def read(self, start: int, stop: int) -> NDArray[np.void]:
         size = self.dtype.itemsize
-        return np.frombuffer(os.pread(self.file.fileno(), size * (stop - start), size * start), self.dtype)
+        self.file.seek(size * start)
+        return np.frombuffer(self.file.read(size * (stop - start)), self.dtype)
 
     def blocks(self, generator: torch.Generator) -> Iterator[NDArray[np.void]]:
         """All rows once, in blocks of runs that are chosen at random; the rows of a block are shuffled."""
@@ -72,7 +74,6 @@ class SpooledRows:
     sample_keys: Keys
     name: str  # of the training
     standardize: Callable[[Floats], NDArray[np.float32]]  # from y to the numbers that are trained on
-
     workers: Workers = ALONE  # each has a spool of its own
     total: int | None = None  # rows of all workers
 

@@ -8,13 +8,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hetcal.splitting import Keys, hash_keys, uniform_of
+from hetcal.splitting import Keys, Use, hash_keys, uniform_of
 from hetcal.training.rows import GroupNumbers
 
 PARTS = 4
 # A member also holds out this fraction of the next member's part: rows that two members of a group have not seen.
 SHARED_FRACTION = 1 / 8
-PART, SHARED = 2, 3  # distinguish these uses of the keys from others
 
 RowIndex = NDArray[np.intp]
 
@@ -101,8 +100,8 @@ class KeyedParts:
         """Which rows are of each member's part, and which it holds out besides, both (members, n)."""
         own, shared = [], []
         for group in range(self.n_groups):
-            part = hash_keys(keys, self.seed, PART, group) % np.uint64(self.n_parts)
-            is_shared = uniform_of(keys, self.seed, SHARED, group) < SHARED_FRACTION
+            part = hash_keys(keys, self.seed, Use.PART, group) % np.uint64(self.n_parts)
+            is_shared = uniform_of(keys, self.seed, Use.SHARED, group) < SHARED_FRACTION
             for number in range(self.n_parts):
                 own.append(part == number)
                 shared.append(is_shared & (part == (number + 1) % self.n_parts))

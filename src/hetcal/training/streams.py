@@ -14,12 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hetcal.splitting import Keys, uniform_of
+from hetcal.splitting import Keys, Use, uniform_of
 from hetcal.training.rows import TensorRows
 from hetcal.training.settings import TrainingSettings
 from hetcal.training.workers import Workers
-
-VALIDATION = 1  # distinguishes this use of the keys from others
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +59,7 @@ class RowStream(Protocol):
 
 def is_validation(keys: Keys, fraction: float, seed: int) -> NDArray[np.bool_]:
     """Which rows judge the epochs of one network."""
-    return uniform_of(keys, seed, VALIDATION) < fraction
+    return uniform_of(keys, seed, Use.VALIDATION) < fraction
 
 
 def stream_batches(stream: RowStream, settings: TrainingSettings, generator: torch.Generator) -> Iterator[TensorRows]:
