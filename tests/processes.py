@@ -18,7 +18,7 @@ def wait_until(condition: Callable[[], object], process: subprocess.Popen | None
     while not condition():
         assert process is None or process.poll() is None, "the process ended too early"
         assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.005)
+        time.sleep(0.03)
 
 
 def members(group: int) -> dict[int, tuple[int, float]]:

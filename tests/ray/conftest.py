@@ -15,6 +15,12 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 pytest.importorskip("ray", reason="needs Ray: pip install 'hetcal[ray]'")
 NODE = ["--num-cpus=2", "--object-store-memory=100000000", "--block", "--disable-usage-stats"]
+SETTINGS = {
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_idle_worker_killing_time_threshold_ms": "600000",  # workers are used again, as they import torch for seconds
+    "RAY_health_check_period_ms": "1000",  # a dead node is missed after seconds
+    "GRPC_ENABLE_FORK_SUPPORT": "0",  # a server that is forked for a client may die otherwise, see `hetcal.ray.cluster`
+}
 PORTS = ["--min-worker-port=0", "--max-worker-port=0"]  # any
 
 
@@ -37,7 +43,7 @@ class Cluster:
         agent = f"--dashboard-agent-listen-port={free_port()}"
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", *NODE, *PORTS, agent, *options]
         paths = [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]  # workers import functions by name
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
+        environment = {**os.environ, **SETTINGS, "PYTHONPATH": os.pathsep.join(paths)}
         for name in ("RAY_ADDRESS", "OMP_NUM_THREADS"):
             environment.pop(name, None)
         with (self.folder / f"node-{len(self.nodes)}.log").open("w") as log:

@@ -1,6 +1,7 @@
 """What is refused before there is any cluster, in one sentence and within bounded time."""
 
 import re
+import socket
 import sys
 import time
 
@@ -34,6 +35,24 @@ def test_a_call_that_hangs():
     assert str(failure) == "no answer within 0.01 seconds"
     assert isinstance(explain_failure("auto", failure), ConnectionError)
     assert call_within(10, lambda: None) is None
+
+
+def test_a_lost_client_server(monkeypatch):
+    """Ray sometimes loses the server that it has just forked for a client; the next attempt gets another one."""
+    lost, attempts = RuntimeError("Starting Ray client server failed. See ray_client_server_23000.err"), []
+
+    def init(address, **options):
+        attempts.append(address)
+        raise failures[len(attempts) - 1]
+
+    monkeypatch.setattr("ray.init", init)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"ray://127.0.0.1:{listener.getsockname()[1]}"
+        for failures, message in (([lost, lost, OSError("wrong token")], "wrong token"), ([lost] * 9, str(lost))):
+            attempts.clear()
+            with pytest.raises(ConnectionError, match=re.escape(message)):
+                connect(address)
+            assert attempts == [address] * min(4, len(failures))
 
 
 def test_options(hetcal, tmp_path):

@@ -13,6 +13,8 @@ from hetcal._checks import must
 
 TIMEOUT_SECONDS = 60  # of the connection; Ray itself would try for minutes
 PROBE_SECONDS = 10
+# The head forks a server for every client, and the fork sometimes dies at once (ray-project/ray, issue 63202).
+LOST_CLIENT_SERVER, CLIENT_ATTEMPTS = "Starting Ray client server failed", 4
 CLIENT = "ray://"
 HOW_TO_START = "start one with `ray start --head`, or omit the address to use this machine alone"
 
@@ -38,7 +40,10 @@ def connect(address: str | None = None) -> None:
         return
     if address != "auto":
         probe(address)
-    failure = call_within(TIMEOUT_SECONDS, lambda: ray.init(address, **quiet))
+    for _ in range(CLIENT_ATTEMPTS):
+        failure = call_within(TIMEOUT_SECONDS, lambda: ray.init(address, **quiet))
+        if LOST_CLIENT_SERVER not in str(failure):
+            break
     if failure is not None:
         raise explain_failure(address, failure) from failure
     check_hetcal(address)

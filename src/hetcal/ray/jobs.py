@@ -57,10 +57,23 @@ def call(function: Callable[[Any], Attempt], job: Any) -> Attempt:
 
 
 def share(load: Callable[[str], Any], names: Iterable[str]) -> Callable[[str], Any]:
-    """Load each of these here and put it into the cluster, once; return the function by which a job gets one."""
+    """Load each of these here and put it into the cluster, once; return the function by which a job gets one.
+
+    What cannot be loaded is an error of the jobs that need it, as it is without a cluster.
+    """
     connect()
-    return partial(fetch_shared, {name: ray.put(load(name)) for name in names})
+    return partial(fetch_shared, {name: ray.put(load_or_error(load, name)) for name in names})
+
+
+def load_or_error(load: Callable[[str], Any], name: str) -> Any:
+    try:
+        return load(name)
+    except Exception as error:
+        return error
 
 
 def fetch_shared(refs: dict[str, Any], name: str) -> Any:
-    return ray.get(refs[name])
+    found = ray.get(refs[name])
+    if isinstance(found, Exception):
+        raise found
+    return found

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +30,7 @@ from hetcal.tabular.rows import draw_seed
 from hetcal.tabular.sources import ROWS_OF_A_BATCH, RowSource, check_column_names, check_same_columns
 from hetcal.tabular.streaming import Sample, Shard, keys_of
 from hetcal.tabular.targets import check_regression_target
-from hetcal.training.workers import State, Workers
+from hetcal.training.workers import Result, State, Workers
 
 STATE, MODEL = "state.pt", "model.hetcal"
 # More rows than the sample needs, so that chance does not leave too few.
@@ -219,6 +219,13 @@ class ClusterWorkers(Workers):
         flags = torch.tensor([float(flag)], device="cuda" if dist.get_backend() == "nccl" else "cpu")
         dist.all_reduce(flags, op=dist.ReduceOp.MAX)
         return bool(flags)
+
+    def compute_once(self, function: Callable[[], Result]) -> Result:
+        if self.count == 1:
+            return function()
+        results = [function() if self.rank == 0 else None]
+        dist.broadcast_object_list(results, src=0)
+        return cast(Result, results[0])
 
     def save(self, name: str, state: Callable[[], State]) -> None:
         # The clock of the first worker decides for all.

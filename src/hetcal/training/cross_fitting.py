@@ -308,14 +308,18 @@ class CrossFit:
         before = next((earlier for earlier, end in pairwise(ends[:-1]) if end == step), None)
         return before is not None and bool((self.found_at <= before).all())
 
-    @torch.no_grad()
     def finish(self) -> HeldOut:
         """Restore the best weights, fit the members that are not networks, and predict all held-out rows."""
-        ensemble, x = self.ensemble, self.rows.x
         for name, value in self.states():
             value.data, value.grad = self.best[name], None  # no longer views of a vector
-        ensemble.eval()
-        parts = ensemble.n_parts
+        self.ensemble.eval()
+        self.history.validation_rows = list(range(len(self.rows)))
+        return self.workers.compute_once(self.predict_held_out)
+
+    @torch.no_grad()
+    def predict_held_out(self) -> HeldOut:
+        """Fit the members that are not networks, and predict every row by the members that hold it out."""
+        ensemble, x, parts = self.ensemble, self.rows.x, self.ensemble.n_parts
         for module in ensemble.fitted:
             module.fit(x, self.rows.y, self.rows.weight, self.seen[:parts], self.settings.seed)
         blocks = [ensemble.group_predictions(block) for block in x.split(PREDICTION_ROWS)]
@@ -330,7 +334,6 @@ class CrossFit:
                 if len(shared) and not self.rows.are_repeated:
                     opinion = means[group, number, shared], stds[group, number, shared]
                     seconds.append(SecondOpinion(group, shared, *opinion))
-        self.history.validation_rows = list(range(len(self.rows)))
         return HeldOut(mean, std, seconds)
 
     def predict_members(self, x: Tensor) -> Prediction:

@@ -2,14 +2,15 @@
 
 Every process has the same weights and the same sample of rows, and so makes the same decisions; only the batches
 differ. The loss is a mean over rows, whose sigma depends on no other row, so that the mean of the processes' gradients
-is the gradient of all rows: nothing else is exchanged.
+is the gradient of all rows. What needs no batch is computed by the first process, for all.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
+Result = TypeVar("Result")
 State = dict[str, Any]  # tensors, numbers and lists of them
 
 
@@ -24,6 +25,10 @@ class Workers:
     def any(self, flag: bool) -> bool:
         """Whether the flag is set in any process."""
         return flag
+
+    def compute_once(self, function: Callable[[], Result]) -> Result:
+        """The result of a function that only the first process calls."""
+        return function()
 
     def save(self, name: str, state: Callable[[], State]) -> None:
         """Keep the state of the training of this name, for a process that takes over after a failure."""
