@@ -25,6 +25,7 @@ SCRIPTS = {
         ["--quick"],
     ),
     "paper/claims.py": ({}, []),
+    "peers/anchors.py": ({"ANCHORS": {"heteroscedastic": (40, 0.5)}}, ["--splits", "1"]),
     "peers/claims.py": ({}, ["--rows"]),
     "recalibration/figure.py": ({}, ["--out", "figure.png"]),
     "scale/run.py": ({"NEW_ROWS": 50}, ["--rows", "60", "61", "62", "--max-steps", "2", "--here"]),

@@ -33,17 +33,24 @@ def free_port():
 class Cluster:
     """Nodes as process groups, so that one can be killed with all its workers, like a machine without power."""
 
-    def __init__(self):
+    def __init__(self, spare_gigabytes=None):
+        """Ray ends workers when this machine uses so much more memory than now; by default when it is nearly full."""
         self.folder = Path(tempfile.mkdtemp(prefix="hcray"))  # short, because names of sockets must be short
         self.address, self.nodes = f"127.0.0.1:{free_port()}", []
         self.client = f"ray://127.0.0.1:{free_port()}"
+        self.limits = {}
+        if spare_gigabytes is not None:
+            from ray._private.utils import get_system_memory, get_used_memory  # as Ray itself counts it
+
+            share = (get_used_memory() + spare_gigabytes * 10**9) / get_system_memory()
+            self.limits["RAY_memory_usage_threshold"] = f"{min(share, 0.95):.4f}"
 
     def start(self, *options):
         """Start a node; it belongs to the cluster as soon as Ray counts it."""
         agent = f"--dashboard-agent-listen-port={free_port()}"
         command = [sys.executable, "-m", "ray.scripts.scripts", "start", *NODE, *PORTS, agent, *options]
         paths = [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]  # workers import functions by name
-        environment = {**os.environ, **SETTINGS, "PYTHONPATH": os.pathsep.join(paths)}
+        environment = {**os.environ, **SETTINGS, **self.limits, "PYTHONPATH": os.pathsep.join(paths)}
         for name in ("RAY_ADDRESS", "OMP_NUM_THREADS"):
             environment.pop(name, None)
         with (self.folder / f"node-{len(self.nodes)}.log").open("w") as log:
@@ -103,7 +110,7 @@ def descendants(pid):
 
 
 @pytest.fixture(scope="module")  # not longer: the processes of a cluster use the CPUs even if they have nothing to do
-def cluster():
+def cluster(request):
     import ray
 
     from hetcal.ray import connect
@@ -112,7 +119,7 @@ def cluster():
 
     if not Path("/proc/self/stat").exists():
         pytest.skip("nodes are killed through /proc")
-    made = Cluster()
+    made = Cluster(getattr(request.module, "SPARE_GIGABYTES", None))
     try:
         head = made.start_head()
         wait_until(lambda: "Ray runtime started" in made.log() or head.poll() is not None)

@@ -27,6 +27,11 @@ def die(folder, job):
     return job
 
 
+def take_memory(gigabytes):
+    """Write to so much memory."""
+    return len([b"\1" * 10**9 for _ in range(gigabytes)])
+
+
 def load_table(name):
     if name == "lost":
         raise FileNotFoundError("lost.csv is not there")

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import ray.data
+from ray._private.utils import estimate_available_memory
 
 from hetcal import HCRegressor
 from hetcal.ray import predict
@@ -24,9 +25,10 @@ from hetcal.studies.run import run_protocol
 from hetcal.tabular.columns import read_table
 from tests.processes import wait_until
 from tests.ray.conftest import kill
-from tests.ray.functions import die, fail_on_two, load_table, look_at
+from tests.ray.functions import die, fail_on_two, load_table, look_at, take_memory
 from tests.studies.samples import TINY, cell_files, fingerprint, without_seconds
 
+SPARE_GIGABYTES = 6  # that the workers of this cluster may take before Ray ends one
 pytestmark = [
     pytest.mark.usefixtures("cluster"),
     # Ray's own, when it leaves files and sockets to the garbage collector.
@@ -69,6 +71,15 @@ def read_rows(path, table):
     CALLS.append(os.getpid())
     x = np.arange(40.0)
     return read_table(pd.DataFrame({"x": x % 7})), x, None
+
+
+def test_out_of_memory():
+    """Ray ends a worker that takes too much memory; its job is then an error, and the others are not affected."""
+    if estimate_available_memory() < 2 * SPARE_GIGABYTES * 10**9:
+        pytest.skip(f"needs {2 * SPARE_GIGABYTES} GB of memory")
+    modest, greedy = by_job(take_memory, [0, 2 * SPARE_GIGABYTES])
+    assert modest == Outcome(0, 0)
+    assert greedy.error == "the worker was lost 3 times (OutOfMemoryError); it may have run out of memory"
 
 
 def test_a_node_dies_during_a_study(cluster, tmp_path):
