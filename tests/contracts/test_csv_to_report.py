@@ -1,4 +1,4 @@
-"""From a CSV to a decision, as a person without Python does it: the real command, in processes of its own."""
+"""From a CSV to a decision, as a person without Python does it: the real command, once in processes of its own."""
 
 import csv
 import json
@@ -74,31 +74,40 @@ def test_red_wine(run, raw_file, tmp_path):
     assert str(tmp_path) not in (tmp_path / "model.html").read_text()
 
 
-def test_mixed_table_with_missing_values(run, tmp_path):
+def test_mixed_table_with_missing_values(hetcal, monkeypatch, tmp_path):
     """Text, dates, booleans and gaps; a test file, ids kept, new labels counted, standard input and output."""
+
+    def run(*arguments, code=0, text=""):
+        (tmp_path / "stdin").write_text(text)
+        with (tmp_path / "stdin").open() as stdin:
+            monkeypatch.setattr(sys, "stdin", stdin)
+            ended, out, err = hetcal(*arguments)
+        assert ended == code, err
+        return out, err
+
     mixed_table(400, seed=0).to_csv(tmp_path / "train.csv", index=False)
     mixed_table(200, seed=1).to_csv(tmp_path / "test.csv", index=False)
     arguments = ("--target", "price", "--drop", "id", "--test", "test.csv", "--out", "flats.hetcal", *QUICK)
-    fitted = json.loads(run("fit", "train.csv", *arguments, "--json").stdout)
+    fitted = json.loads(run("fit", "train.csv", *arguments, "--json")[0])
     assert (fitted["rows"], fitted["test_rows"], fitted["dropped"]) == (400, 200, ["id"])
     assert fitted["report"]["metrics"]["rmse"] < 0.7 * mixed_table(200, seed=1)["price"].std()
 
-    facts = run("info", "flats.hetcal").stdout
+    facts, _ = run("info", "flats.hetcal")
     for words in ("area", "numbers", "Cork, North", "sold", "dates", "2020-01-0", "missing values", "price"):
         assert words in facts
 
     new = mixed_table(50, seed=2).drop(columns="price")
     new.loc[3:4, "town"] = "Delft"
     new.loc[5, "id"] = "=HYPERLINK(1)"
-    done = run("predict", "flats.hetcal", "-", "--out", "-", "--keep", "id", text=new.to_csv(index=False))
-    assert "column 'town' holds labels that were not seen in training in 2 of 50 rows" in done.stderr
-    rows = list(csv.DictReader(done.stdout.splitlines()))
+    out, err = run("predict", "flats.hetcal", "-", "--out", "-", "--keep", "id", text=new.to_csv(index=False))
+    assert "column 'town' holds labels that were not seen in training in 2 of 50 rows" in err
+    rows = list(csv.DictReader(out.splitlines()))
     assert [row["id"] for row in rows] == [*new["id"][:5], "'=HYPERLINK(1)", *new["id"][6:]]
     assert all(float(row["lower_90"]) < float(row["mean"]) < float(row["upper_90"]) for row in rows)
 
     wrong = new.rename(columns={"area": "surface"})
-    refused = run("predict", "flats.hetcal", "-", "--out", "-", code=2, text=wrong.to_csv(index=False))
-    assert "area" in refused.stderr
-    assert "surface" in refused.stderr
-    assert len(refused.stderr.splitlines()) == 1
-    assert refused.stdout == ""
+    out, err = run("predict", "flats.hetcal", "-", "--out", "-", code=2, text=wrong.to_csv(index=False))
+    assert "area" in err
+    assert "surface" in err
+    assert len(err.splitlines()) == 1
+    assert out == ""
