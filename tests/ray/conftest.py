@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import wait_until
+
 REPOSITORY = Path(__file__).parents[2]
 pytest.importorskip("ray", reason="needs Ray: pip install 'hetcal[ray]'")
 NODE = ["--num-cpus=2", "--object-store-memory=100000000", "--block", "--disable-usage-stats"]
@@ -61,11 +63,15 @@ class Cluster:
         return node
 
     def start_head(self):
+        """Start the first node, and wait until it accepts drivers."""
         ports = [
             f"--port={self.address.rpartition(':')[2]}",
             f"--ray-client-server-port={self.client.rpartition(':')[2]}",
         ]
-        return self.start("--head", *ports, "--include-dashboard=false", f"--temp-dir={self.folder}")
+        head = self.start("--head", *ports, "--include-dashboard=false", f"--temp-dir={self.folder}")
+        wait_until(lambda: "Ray runtime started" in self.log() or head.poll() is not None)
+        assert head.poll() is None, self.log()
+        return head
 
     def start_second(self):
         return self.start(f"--address={self.address}", '--resources={"second": 4}')
@@ -77,6 +83,14 @@ class Cluster:
         for node in self.nodes:
             kill(node)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def run_script(code, address):
+    """Run a driver in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path])}
+    return subprocess.run(
+        [sys.executable, "-c", code, address], env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def end_with_parent():
@@ -110,20 +124,17 @@ def descendants(pid):
 
 
 @pytest.fixture(scope="module")  # not longer: the processes of a cluster use the CPUs even if they have nothing to do
-def cluster(request):
+def cluster():
     import ray
 
     from hetcal.ray import connect
     from hetcal.ray.cluster import count_cpus
-    from tests.processes import wait_until
 
     if not Path("/proc/self/stat").exists():
         pytest.skip("nodes are killed through /proc")
-    made = Cluster(getattr(request.module, "SPARE_GIGABYTES", None))
+    made = Cluster()
     try:
         head = made.start_head()
-        wait_until(lambda: "Ray runtime started" in made.log() or head.poll() is not None)
-        assert head.poll() is None, made.log()
         made.start_second()
         connect(made.address)
         wait_until(lambda: count_cpus() == 4, head)
