@@ -72,6 +72,9 @@ def test_eq_4_pinball():
         assert_allclose(pinball(torch.tensor(MU), torch.tensor(Y), tau), expected)
 
 
+FLOOR = 1e-6  # of sigma
+
+
 def raw_and_input(n_outputs):
     generator = torch.Generator().manual_seed(0)
     network = MLP(3, n_outputs, width=8, depth=1, generator=generator)
@@ -101,8 +104,9 @@ def test_quantile_range():
 
 def test_mc_dropout():
     """Algorithm 1: mean and variance over the passes, S - 3 in training and S - 1 in evaluation below the sum."""
-    estimator = MCDropout(MLP(3, dropout=0.3, width=8), samples=6, prediction_samples=12)
-    x = torch.randn(5, 3)
+    generator = torch.Generator().manual_seed(0)
+    estimator = MCDropout(MLP(3, dropout=0.3, width=8, generator=generator), samples=6, prediction_samples=12)
+    x = torch.randn(5, 3, generator=generator)
     for training, c in ((True, 3), (False, 1)):
         estimator.train(training)
         estimator.generator.manual_seed(0)
@@ -112,7 +116,7 @@ def test_mc_dropout():
         mu = passes.sum(axis=0) / len(passes)
         variance = ((passes - mu) ** 2).sum(axis=0) / (len(passes) - c)
         assert_allclose(prediction.mean.detach(), mu, rtol=1e-4, atol=1e-6)
-        assert_allclose(prediction.std.detach(), np.sqrt(variance + 1e-6), rtol=1e-4)
+        assert_allclose(prediction.std.detach(), np.sqrt(variance + FLOOR**2), rtol=1e-4)
 
 
 def test_concrete_dropout():
@@ -169,8 +173,9 @@ def test_simultaneous_quantiles():
 
 def test_ensembles():
     """Pooled mean and variance, member by member."""
-    x = torch.randn(6, 3, generator=torch.Generator().manual_seed(0))
-    ensemble = Ensemble(MLP(3, 2, width=8, depth=1), members=5)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(6, 3, generator=generator)
+    ensemble = Ensemble(MLP(3, 2, width=8, depth=1, generator=generator), members=5)
     outputs = ensemble.member_outputs(x).detach().double().numpy()  # (5, 6, 2)
     mu, sigma = outputs[..., 0], softplus(outputs[..., 1]) + 1e-6
     mean = sum(mu) / 5
@@ -182,12 +187,12 @@ def test_ensembles():
     own_loss = -sum(norm.logpdf(y, mu, sigma)) / 5
     assert_allclose(ensemble.own_loss(prediction, torch.tensor(y), 6).detach(), own_loss, rtol=1e-4)
 
-    spread = EnsembleSpread(MLP(3, width=8, depth=1), members=5)
+    spread = EnsembleSpread(MLP(3, width=8, depth=1, generator=generator), members=5)
     mu = spread.member_outputs(x)[..., 0].detach().double().numpy()
     mean = sum(mu) / 5
     for training, c in ((True, 3), (False, 1)):
         prediction = spread.train(training)(x)
-        assert_allclose(prediction.std.detach(), np.sqrt(sum((mu - mean) ** 2) / (5 - c) + 1e-6), rtol=1e-4)
+        assert_allclose(prediction.std.detach(), np.sqrt(sum((mu - mean) ** 2) / (5 - c) + FLOOR**2), rtol=1e-4)
     own_loss = sum((y - mu) ** 2) / 5
     assert_allclose(spread.own_loss(prediction, torch.tensor(y), 6).detach(), own_loss, rtol=1e-4)
 
