@@ -1,9 +1,9 @@
 """The default with as many training rows as a published figure had; its splits are others, so this is for orientation.
 
-python benchmarks/peers/anchors.py                # both data sets, three splits; about ten minutes
+python benchmarks/peers/anchors.py                # both data sets, three splits
 python benchmarks/peers/anchors.py --splits 1
 
-The figures are those of TabICLv2, a model that was trained on millions of other tables beforehand (arXiv 2603.26611).
+The figures are those of TabICLv2, a foundation model for tables (arXiv 2603.26611).
 """
 
 import argparse

@@ -21,7 +21,7 @@ SETTINGS = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_idle_worker_killing_time_threshold_ms": "600000",  # workers are used again, as they import torch for seconds
     "RAY_health_check_period_ms": "1000",  # a dead node is missed after seconds
-    "GRPC_ENABLE_FORK_SUPPORT": "0",  # a server that is forked for a client may die otherwise, see `hetcal.ray.cluster`
+    "GRPC_ENABLE_FORK_SUPPORT": "0",  # in its handlers died servers for clients, see `hetcal.ray.cluster`
 }
 PORTS = ["--min-worker-port=0", "--max-worker-port=0"]  # any
 
@@ -37,6 +37,8 @@ class Cluster:
 
     def __init__(self, spare_gigabytes=None):
         """Ray ends workers when this machine uses so much more memory than now; by default when it is nearly full."""
+        if not Path("/proc/self/stat").exists():
+            pytest.skip("nodes are killed through /proc")
         self.folder = Path(tempfile.mkdtemp(prefix="hcray"))  # short, because names of sockets must be short
         self.address, self.nodes = f"127.0.0.1:{free_port()}", []
         self.client = f"ray://127.0.0.1:{free_port()}"
@@ -130,8 +132,6 @@ def cluster():
     from hetcal.ray import connect
     from hetcal.ray.cluster import count_cpus
 
-    if not Path("/proc/self/stat").exists():
-        pytest.skip("nodes are killed through /proc")
     made = Cluster()
     try:
         head = made.start_head()

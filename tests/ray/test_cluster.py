@@ -185,7 +185,7 @@ def test_bad_data_sets(table, model, change, message):
 
 def test_predict_command(hetcal, table, model):
     """From Parquet to Parquet, in the order of the rows, with the numbers of the command without Ray."""
-    table.to_parquet("rows.parquet")
+    table.to_parquet("rows.parquet", row_group_size=50)
     model.save("model.hetcal")
     command = ("predict", "model.hetcal", "rows.parquet", "--keep", "id", "--upper", "0.95", "--out")
     assert hetcal(*command, "here.parquet")[0] == 0
