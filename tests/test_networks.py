@@ -173,7 +173,10 @@ def one_member(network, j, x):
         outputs = F.linear(h, network.output[j], network.output_bias[j, :, 0])
         plain = row.clone()
         plain[: network.n_numbers] = SQUASH_LIMIT * torch.sinh(row[: network.n_numbers] / SQUASH_LIMIT)
-        plain = plain.clamp(path.low[:, 0], path.high[:, 0])
+        low, high = (limit[:, 0].clone() for limit in (path.low, path.high))
+        for limit in (low, high):
+            limit[: network.n_numbers] = SQUASH_LIMIT * torch.sinh(limit[: network.n_numbers] / SQUASH_LIMIT)
+        plain = plain.clamp(2 * low - high, 2 * high - low)
         linear = network.linear[j] @ ((plain - path.center[:, 0]) / path.scale[:, 0])
         rows.append(torch.cat([outputs[:2] + linear, outputs[2:]]))
     return torch.stack(rows)

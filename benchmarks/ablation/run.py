@@ -41,6 +41,7 @@ PARTS = (
     "whole",
     "forests",
     "medians of the forests",
+    "boosted trees",
     "linear models",
     "networks of slow functions",
     "networks of fast functions",
@@ -72,8 +73,9 @@ def calibrate_without(part: str, fitted: dict[str, Any]) -> Any:
         "networks of slow functions": [0],
         "networks of fast functions": [1],
         "linear models": [2],
-        "forests": [3, 4],
-        "medians of the forests": [4],
+        "boosted trees": [3],
+        "forests": [4, 5],
+        "medians of the forests": [5],
     }
     without = {"weights by certainty": "POWERS", "widening": "WIDENINGS"}
 

@@ -201,7 +201,10 @@ class MemberMLPs(nn.Module):
 
 
 class LinearInputs(nn.Module):
-    """The inputs of the linear path: numbers as they were before they were squashed, standardized; (..., inputs, n)."""
+    """The inputs of the linear path: numbers as they were before they were squashed, standardized; (..., inputs, n).
+
+    Beyond the range of the training rows they go on by at most the width of that range.
+    """
 
     low: Tensor
     high: Tensor
@@ -216,15 +219,18 @@ class LinearInputs(nn.Module):
 
     def fit(self, x: Tensor, weight: Tensor) -> None:
         """Learn range and scale of the training rows, x (n, inputs), in place."""
+        self.low.copy_(x.amin(0)[:, None])
+        self.high.copy_(x.amax(0)[:, None])
         plain = self.unsquash(x.T.double())
-        low, high = plain.amin(1, keepdim=True), plain.amax(1, keepdim=True)
         share = weight.double() / weight.sum()
         center = (share * plain).sum(1, keepdim=True)
         scale = (share * (plain - center).square()).sum(1, keepdim=True).sqrt()
-        self.low.copy_(2 * low - high)
-        self.high.copy_(2 * high - low)
         self.center.copy_(center)
         self.scale.copy_(torch.where(scale > 1e-6, scale, 1.0))
+
+    def inside(self, x: Tensor) -> Tensor:
+        """The nearest rows in the range of the training rows."""
+        return x.clamp(self.low, self.high)
 
     def unsquash(self, x: Tensor) -> Tensor:
         z = x[..., : self.n_numbers, :] / SQUASH_LIMIT
@@ -232,7 +238,8 @@ class LinearInputs(nn.Module):
         return torch.cat([numbers, x[..., self.n_numbers :, :]], dim=-2)
 
     def forward(self, x: Tensor) -> Tensor:
-        return (self.unsquash(x).clamp(self.low, self.high) - self.center) / self.scale
+        low, high = self.unsquash(self.low), self.unsquash(self.high)
+        return (self.unsquash(x).clamp(2 * low - high, 2 * high - low) - self.center) / self.scale
 
 
 class PrivateDropout(nn.Module):

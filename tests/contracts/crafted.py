@@ -236,6 +236,7 @@ TENSORS: dict[str, Craft] = {
 }
 
 
+TREE_TABLES = ("forest_members.trees", "boosted_members.mean_trees", "boosted_members.std_trees")
 # What held-out rows never lead to.
 CALIBRATION = [
     *(
@@ -245,14 +246,21 @@ CALIBRATION = [
     ),
     *(
         (name, -1.0)
-        for name in ("group_weights", "widening", "factor", "linear_members.std", "forest_members.variance")
+        for name in ("group_weights", "widening", "factor", "linear_members.std", "forest_members.trees.values")
     ),
     ("factor", 0.0),
     ("linear_members.std", 0.0),
     ("shape", 0.0),  # it increases
-    *((f"forest_members.{name}", value) for name in ("feature", "right", "roots") for value in (-1, 10**6, 2**31 - 1)),
-    ("forest_members.right", 0),  # back to the first tree, without end
-    *((f"forest_members.{name}", value) for name in ("threshold", "mean", "variance") for value in NOT_FINITE),
+    *(
+        (f"{trees}.{name}", value)
+        for trees in TREE_TABLES
+        for name in ("feature", "right", "roots")
+        for value in (-1, 10**6, 2**31 - 1)
+    ),
+    ("forest_members.trees.roots", 0),  # a forest without trees
+    *((f"{trees}.right", 0) for trees in TREE_TABLES),  # back to the first tree, without end
+    *((f"{trees}.{name}", value) for trees in TREE_TABLES for name in ("threshold", "values") for value in NOT_FINITE),
+    *((f"boosted_members.{name}", value) for name in ("mean_start", "std_start") for value in NOT_FINITE),
 ]
 
 

@@ -11,6 +11,7 @@ from scipy import stats
 from torch import nn
 
 from hetcal.estimators import predict
+from hetcal.estimators.boosted_members import MEAN_ABSOLUTE
 from hetcal.estimators.cross_ensemble import LEAST_LOG_STD, MOST_LOG_STD, CrossEnsemble, plan_groups
 from hetcal.estimators.held_out import HeldOut, SecondOpinion
 from hetcal.families import SCORES, Empirical
@@ -36,13 +37,13 @@ def ensemble_of(n_targets=1, seed=0, n_inputs=4):
     ensemble = CrossEnsemble(
         networks, n_groups=GROUPS, n_parts=PARTS, n_inputs=n_inputs, n_numbers=2, n_targets=n_targets
     )
-    x = torch.randn(30, n_inputs, generator=generator)
+    x = training_rows(n_inputs)
     y = x[:, :n_targets] + torch.randn(30, n_targets, generator=generator)
     with torch.no_grad():
         networks.output.copy_(torch.randn(networks.output.shape, generator=generator))
         for module in ensemble.fitted:
             module.fit(x, y, torch.ones(30), [torch.arange(10 * part, 30) for part in range(PARTS)], seed=0)
-    ensemble.group_weights.copy_(torch.tensor([0.4, 0.3, 0.15, 0.1, 0.05]))
+    ensemble.group_weights.copy_(torch.tensor([0.4, 0.2, 0.15, 0.1, 0.1, 0.05]))
     ensemble.power.fill_(1.0)
     ensemble.floors[-2:] = 0.3
     ensemble.widening.fill_(1.7)
@@ -52,16 +53,33 @@ def ensemble_of(n_targets=1, seed=0, n_inputs=4):
     return ensemble.eval()
 
 
+def training_rows(n_inputs=4):
+    return torch.randn(30, n_inputs, generator=torch.Generator().manual_seed(3))
+
+
 def rows(n=9, n_inputs=4):
-    return torch.randn(n, n_inputs, generator=torch.Generator().manual_seed(5))
+    """Some of them lie beyond the range of the training rows."""
+    return 1.5 * torch.randn(n, n_inputs, generator=torch.Generator().manual_seed(5))
+
+
+def nearest_inside(x):
+    known = training_rows(x.shape[1])
+    inside = torch.minimum(torch.maximum(x, known.amin(0)), known.amax(0))
+    assert (inside != x).any(1).sum() in range(1, len(x))
+    return inside
 
 
 def pooled(ensemble, x, j):
     """Location, scale and widened scale of one target by the docstring's equations, in NumPy."""
-    members = ensemble.member_predictions(x)
+    linear, *trees = ensemble.fitted
+    inside = nearest_inside(x)
+    members = ensemble.member_predictions(inside)
     shape = GROUPS, PARTS, len(x)
     mean, std = (values[..., j].detach().double().numpy().reshape(shape) for values in (members.mean, members.std))
-    others = [np.concatenate(values)[..., j] for values in zip(*(module(x) for module in ensemble.fitted), strict=True)]
+    step = (linear(x)[0] - linear(inside)[0])[0]
+    mean = mean + step[..., j].numpy()
+    answers = [linear(x), *((mean + step, std) for mean, std in (module(inside) for module in trees))]
+    others = [np.concatenate(values)[..., j] for values in zip(*answers, strict=True)]
     all_means, all_stds = np.concatenate([mean, others[0]]), np.concatenate([std, others[1]])
     all_stds[-2:] = np.hypot(all_stds[-2:], 0.3)  # the floor of the forests
     w = ensemble.group_weights.numpy()[:, None] / all_stds.mean(1)
@@ -98,23 +116,37 @@ def test_pool_is_its_equations(n_targets):
 
 def test_members_have_a_mean_and_a_bounded_sigma():
     """Raw sigmas are logarithms; absurd ones are bounded, so that neither 0 nor infinity arises."""
-    ensemble = ensemble_of()
-    mean, raw = ensemble.networks(rows()).chunk(2, dim=-1)
-    assert_allclose(ensemble.member_predictions(rows()).mean.detach(), mean.detach())
-    assert_allclose(ensemble.member_predictions(rows()).std.detach(), raw.exp().detach(), rtol=1e-5)
+    ensemble, x = ensemble_of(), rows() / 2
+    mean, raw = ensemble.networks(x).chunk(2, dim=-1)
+    assert_allclose(ensemble.member_predictions(x).mean.detach(), mean.detach())
+    assert_allclose(ensemble.member_predictions(x).std.detach(), raw.exp().detach(), rtol=1e-5)
     for bias, bound in ((1e4, MOST_LOG_STD), (-1e4, LEAST_LOG_STD)):
         nn.init.constant_(ensemble.networks.output_bias, bias)
         assert_allclose(ensemble.member_predictions(rows()).std.detach(), np.exp(bound), rtol=1e-5)
 
 
-def test_groups_are_networks_then_linear_members_then_forests():
-    ensemble = ensemble_of(n_targets=2)
-    mean, std = ensemble.group_predictions(rows())
-    assert mean.shape == std.shape == (GROUPS + 3, PARTS, 9, 2)
-    assert_allclose(mean[:2].flatten(0, 1).detach(), ensemble.member_predictions(rows()).mean.detach())
-    for groups, module, floor in zip((slice(2, 3), slice(3, 5)), ensemble.fitted, (0.0, 0.3), strict=True):
-        assert_allclose(mean[groups].detach(), module(rows())[0])
-        assert_allclose(std[groups].detach(), (module(rows())[1] ** 2 + floor**2).sqrt())
+def test_groups_are_networks_then_linear_members_then_trees():
+    """For rows in the range of the training rows, every member predicts as it does alone."""
+    ensemble, x = ensemble_of(n_targets=2), nearest_inside(rows())
+    mean, std = ensemble.group_predictions(x)
+    assert mean.shape == std.shape == (GROUPS + 4, PARTS, 9, 2)
+    assert_allclose(mean[:2].flatten(0, 1).detach(), ensemble.member_predictions(x).mean.detach())
+    places = slice(2, 3), slice(3, 4), slice(4, 6)
+    for groups, module, floor in zip(places, ensemble.fitted, (0.0, 0.0, 0.3), strict=True):
+        assert_allclose(mean[groups].detach(), module(x)[0])
+        assert_allclose(std[groups].detach(), (module(x)[1] ** 2 + floor**2).sqrt())
+
+
+def test_all_members_go_on_alike_beyond_the_training_rows():
+    """From the nearest row inside, by the slope of the linear member of the same part; sigma is that of this row."""
+    ensemble, x = ensemble_of(), rows()
+    linear, inside = ensemble.linear_members, nearest_inside(rows())
+    mean, std = ensemble.group_predictions(x)
+    mean_inside, std_inside = ensemble.group_predictions(inside)
+    step = (linear(x)[0] - linear(inside)[0])[0]
+    assert step.abs().max() > 0.1
+    assert_allclose((mean - mean_inside).detach(), step.expand(6, -1, -1, -1), atol=1e-6)
+    assert_allclose(std.detach(), std_inside.detach())
 
 
 def test_every_member_takes_part_equally_often():
@@ -194,8 +226,8 @@ def held_out_of(mean, std, parts=4):
     seconds = [
         SecondOpinion(g, at, mean[first + 1, at, None], std[first + 1, at, None]) for g, first in enumerate(firsts)
     ]
-    means = np.concatenate([mean[firsts], np.zeros((3, n))])[..., None]
-    stds = np.concatenate([std[firsts], np.full((3, n), 2.0)])[..., None]
+    means = np.concatenate([mean[firsts], np.zeros((4, n))])[..., None]
+    stds = np.concatenate([std[firsts], np.full((4, n), 2.0)])[..., None]
     return HeldOut(means, stds, seconds)
 
 
@@ -213,8 +245,10 @@ def test_calibration_reaches_the_noise_floor(kind):
     networks = Recorded(np.stack([mean[:, test], np.log(std[:, test])], axis=-1))
     ensemble = CrossEnsemble(networks, n_groups=2, n_parts=4, n_inputs=1, n_numbers=0)
     x = torch.arange(n_test, dtype=torch.float32)[:, None]
-    ensemble.fitted[0].std.fill_(2.0)
-    ensemble.fitted[1].variance.fill_(4.0)
+    ensemble.linear_members.inputs.fit(x, torch.ones(n_test))
+    ensemble.linear_members.std.fill_(2.0)
+    ensemble.boosted_members.std_start.fill_(np.log(2.0 * MEAN_ABSOLUTE))
+    ensemble.forest_members.trees.values[:, 1].fill_(4.0)
     calibration = ensemble.calibrate(held_out_of(mean[:, :n], std[:, :n]), y[:n, None], np.ones(n))
     held = calibration.calibrated(ensemble)
     assert ce(y[:n], held) < ce_noise_floor(n)
@@ -227,13 +261,13 @@ def test_calibration_learns_what_the_pool_gains():
     y, mean, std = simulate(stats.norm(scale=0.3), 8000, seed=0, sigmas=(1.0, 1.0))
     ensemble = CrossEnsemble(nn.Identity(), n_groups=2, n_parts=4, n_inputs=1, n_numbers=0)
     calibration = ensemble.calibrate(held_out_of(mean, std), y[:, None], np.ones(8000))
-    w = ensemble.group_weights.numpy()[:2]
-    assert float(ensemble.power) == 0.0
+    held_std = torch.tensor([0.6, 0.6, 2, 2, 2, 2], dtype=torch.float64)[:, None, None, None]  # the same for all rows
+    w = ensemble.shares(held_std)[:2, 0, 0].numpy()
     one = y - np.tensordot(w, mean[::4], 1) / w.sum()
     pool = y - np.tensordot(w, mean.reshape(2, 4, -1).mean(1), 1) / w.sum()
     assert pool.std() / one.std() < 0.9
     assert_allclose(float(ensemble.factor[0]), pool.std() / one.std(), rtol=0.04)
-    assert_allclose(calibration.location[:, 0], np.tensordot(w, mean[::4], 1))
+    assert_allclose(calibration.location[:, 0], np.tensordot(w, mean[::4], 1), rtol=1e-5)
 
 
 def test_calibration_of_several_targets():

@@ -74,7 +74,7 @@ def test_same_seed_same_forest():
 def test_forest_of_a_model_file():
     """The state of a fitted forest loads into a new one of as many nodes and predicts the same."""
     members, x, *_ = fitted()
-    other = ForestMembers(2, 2, members.n_nodes)
+    other = ForestMembers(2, 2, members.trees.n_nodes)
     other.load_state_dict(members.state_dict())
     assert torch.equal(other(x)[0], members(x)[0])
     assert torch.equal(other(x)[1], members(x)[1])
@@ -109,20 +109,9 @@ def test_forest_that_was_not_fitted_has_one_leaf():
     assert_allclose(mean, np.zeros((2, 2, 3, 1)))
 
 
-def test_lookups_end_at_the_deepest_leaf():
-    """More lookups change nothing, fewer do."""
-    members, x, *_ = fitted()
-    expected, depth = members(x)[0], members.depth
-    assert depth < forest_members.MOST_DEPTH
-    members.depth = depth + 5
-    assert torch.equal(members(x)[0], expected)
-    members.depth = depth - 1
-    assert not torch.equal(members(x)[0], expected)
-
-
 def test_many_rows_are_sampled(monkeypatch):
     """A tree grows from a sample, which bounds its size; the leaves still describe all rows."""
     monkeypatch.setattr(forest_members, "MOST_ROWS", 10)
     members, x, *_ = fitted()
-    assert members.n_nodes <= 2 * TREES * 19
+    assert members.trees.n_nodes <= 1 + 2 * TREES * 19
     assert torch.isfinite(members(x)[1]).all()

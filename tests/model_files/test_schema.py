@@ -7,7 +7,7 @@ import pytest
 
 from hetcal import HCClassifier, HCRegressor
 from hetcal.classifier import DRAWS
-from hetcal.estimators import ESTIMATORS, forest_members
+from hetcal.estimators import ESTIMATORS, boosted_members, forest_members
 from hetcal.estimators.atoms import MOST_VALUES
 from hetcal.estimators.base import BLOCK_ROWS, ROW_MULTIPLE
 from hetcal.estimators.passes import ROWS_AT_ONCE
@@ -68,7 +68,7 @@ def test_the_schema_knows_how_many_networks_predict():
     assert schema.ROW_MULTIPLE == ROW_MULTIPLE
     assert (MemberMLPs.FREQUENCIES, MemberMLPs.MOST_EMBEDDED) == (schema.WAVES, schema.MOST_EMBEDDED)
     assert MOST_VALUES == learned.MOST_ATOMS
-    assert forest_members.TREES == schema.TREES
+    assert max(forest_members.TREES, boosted_members.MEAN_TREES, boosted_members.STD_TREES) == schema.TREES
 
 
 @pytest.mark.parametrize(
@@ -127,17 +127,20 @@ def with_numbers(document, n):
     [
         ({"members": None}, "members are those of a cross_ensemble"),
         ({"settings": {"estimator": "ensemble"}}, "members are those of a cross_ensemble"),
-        ({"members": {"groups": 17, "parts": 4, "nodes": 64}}, "less than or equal to 16"),
-        ({"members": {"groups": 2, "parts": 10**6, "nodes": 64}}, "less than or equal to 16"),
-        ({"members": {"groups": 0, "parts": 4, "nodes": 64}}, "greater than or equal to 1"),
+        ({"members": {"groups": 17, "parts": 4, "nodes": [64, 1, 1]}}, "less than or equal to 16"),
+        ({"members": {"groups": 2, "parts": 10**6, "nodes": [64, 1, 1]}}, "less than or equal to 16"),
+        ({"members": {"groups": 0, "parts": 4, "nodes": [64, 1, 1]}}, "greater than or equal to 1"),
         ({"settings": {"width": 40_000}}, "width, times members or 10, is at most 262144"),
         ({"settings": {"width": None, "depth": 700}}, "at most 5000 layers"),
         ({"labels": 132_000}, "columns times members are at most 1048576"),
         (
-            {"members": {"groups": 16, "parts": 16, "nodes": 64}, "columns": 100},
+            {"members": {"groups": 16, "parts": 16, "nodes": [64, 1, 1]}, "columns": 100},
             "numbers times members are at most 16384",
         ),
-        ({"members": {"groups": 16, "parts": 16, "nodes": 64}, "target": 65}, "times targets, is at most 262144"),
+        (
+            {"members": {"groups": 16, "parts": 16, "nodes": [64, 1, 1]}, "target": 65},
+            "times targets, is at most 262144",
+        ),
         ({"target": 4_097}, "times targets, is at most 262144"),
     ],
     ids=str,
@@ -166,7 +169,9 @@ def test_as_many_members_as_fit(cross_document):
         document["settings"] = {**document["settings"], "width": None, "depth": None}
         read = schema.RegressorDocument.model_validate(document)
         assert (read.n_numbers, read.n_members) == (n, 8)
-        assert read.least_weights == 8 * 128 * (n + 2 * 128 + 1) + 5 * read.members.nodes
+        assert read.least_weights == 8 * 128 * (n + 2 * 128 + 1) + 5 * read.members.nodes[0] + 4 * sum(
+            read.members.nodes[1:]
+        )
 
 
 def test_classes_count_as_targets():

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from hetcal._checks import Floats
+from hetcal.estimators.boosted_members import BoostedMembers
 from hetcal.estimators.forest_members import ForestMembers
 from hetcal.estimators.held_out import (
     HeldOut,
@@ -48,7 +49,8 @@ def plan_groups(n: int, n_inputs: int) -> list[MemberGroup]:
 
 
 class CrossEnsemble(nn.Module):
-    r"""Groups g of members j with a mean and a sigma each: groups of networks, one of linear models, two of forests.
+    r"""Groups g of members j with a mean and a sigma each: of networks, linear models, boosted
+    trees and forests.
 
     .. math:: \mu = \sum_g w_g(x) \overline{\mu_{gj}}, \qquad
               s^2 = \Big(\sum_g w_g(x) \overline{\sigma_{gj}}\Big)^2 + c \, b, \qquad
@@ -67,7 +69,7 @@ class CrossEnsemble(nn.Module):
         n_parts: Members of each group, and parts of the rows.
         n_inputs, n_numbers: Columns of the encoded table, and those that are numbers.
         n_targets: Number of targets.
-        n_nodes: Nodes of the forests; given to load a model file.
+        n_nodes: Nodes of the forests and of the boosted trees (of mean and sigma); given to load a model file.
     """
 
     n_outputs = 2
@@ -87,13 +89,14 @@ class CrossEnsemble(nn.Module):
         n_inputs: int,
         n_numbers: int,
         n_targets: int = 1,
-        n_nodes: int = 1,
+        n_nodes: tuple[int, int, int] = (1, 1, 1),
     ) -> None:
         super().__init__()
         self.networks, self.n_groups, self.n_parts, self.n_targets = networks, n_groups, n_parts, n_targets
         self.linear_members = LinearMembers(n_parts, n_inputs, n_numbers, n_targets)
-        self.forest_members = ForestMembers(n_parts, n_targets, n_nodes)
-        total, double = n_groups + 1 + ForestMembers.n_groups, torch.float64
+        self.boosted_members = BoostedMembers(n_parts, n_targets, n_nodes[1:])
+        self.forest_members = ForestMembers(n_parts, n_targets, n_nodes[0])
+        total, double = n_groups + sum(module.n_groups for module in self.fitted), torch.float64
         self.register_buffer("group_weights", torch.full((total,), 1 / total, dtype=double))
         self.register_buffer("power", torch.zeros((), dtype=double))
         self.register_buffer("floors", torch.zeros(total, n_targets, dtype=double))
@@ -108,9 +111,9 @@ class CrossEnsemble(nn.Module):
     choices: Tensor
 
     @property
-    def fitted(self) -> tuple[LinearMembers, ForestMembers]:
-        """The members that are not networks: one group of linear models, two of forests."""
-        return self.linear_members, self.forest_members
+    def fitted(self) -> tuple[LinearMembers, BoostedMembers, ForestMembers]:
+        """The members that are not networks: a group of linear models, one of boosted trees, two of forests."""
+        return self.linear_members, self.boosted_members, self.forest_members
 
     def member_predictions(self, x: Tensor) -> Prediction:
         """Mean and std of every member, (members, n, targets); x is (n, inputs), or (members, n, inputs)."""
@@ -118,12 +121,17 @@ class CrossEnsemble(nn.Module):
         return Prediction(mean, raw.clamp(LEAST_LOG_STD, MOST_LOG_STD).exp())
 
     def group_predictions(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and std of all members by group, (groups, parts, n, targets): networks, linear members, forests."""
-        members = self.member_predictions(x)
-        pairs = [module(x) for module in self.fitted]
-        shape = self.n_groups, self.n_parts
-        means = [members.mean.double().unflatten(0, shape), *(mean.double() for mean, _ in pairs)]
-        stds = [members.std.double().unflatten(0, shape), *(std.double() for _, std in pairs)]
+        """Mean and std of all members by group, (groups, parts, n, targets): networks, then those of `fitted`.
+
+        Beyond the range of the training rows a tree is constant, and a network is anything. So both predict the nearest
+        row inside, and go on from there as the linear members do.
+        """
+        inside, beyond = self.linear_members.continuation(x)
+        members = self.member_predictions(inside)
+        linear, boosted, forests = self.linear_members(x), self.boosted_members(inside), self.forest_members(inside)
+        networks = members.mean.double().unflatten(0, (self.n_groups, self.n_parts))
+        means = [networks + beyond, linear[0], boosted[0] + beyond, forests[0] + beyond]
+        stds = [members.std.double().unflatten(0, (self.n_groups, self.n_parts)), linear[1], boosted[1], forests[1]]
         floors = self.floors[:, None, None]
         return torch.cat(means), (torch.cat(stds).square() + floors.square()).sqrt()
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import erf, ndtri
+from scipy.special import erf, ndtri, softmax
 
 from hetcal._checks import Floats
 from hetcal.families import GAUSSIAN, SCORES, Empirical
@@ -28,7 +28,7 @@ FACTORS = np.geomspace(0.3, 3.0, 9)
 # Powers of 1 / sigma that `choose_stack` tries.
 POWERS = (0.0, 1.0)
 # Strength of the pull toward equal weights in `stack_groups`, relative to the CRPS, times sqrt(n).
-EQUAL_WEIGHTS_PULL = 0.04
+EQUAL_WEIGHTS_PULL = 0.1
 # Multiples of the variance between groups that `choose_widening` tries.
 WIDENINGS = (0.0, 2.0, 6.0)
 # A shape counts as much as this many rows of a normal shape, so that few rows do not make it erratic.
@@ -133,9 +133,10 @@ def stack_groups(mean: Floats, std: Floats, y: Floats, weights: Floats, power: f
               \mu = \sum_g w_g(x) \mu_g, \quad \sigma = \sum_g w_g(x) \sigma_g, \quad
               w_g(x) \propto e^{a_g} (\sigma_g / \bar\sigma_g)^{-\gamma}
 
-    plus a small penalty on :math:`\lVert a \rVert^2`, which pulls toward equal weights; :math:`\bar\sigma_g` is the
-    geometric mean. To average locations and scales is to average quantile functions, which keeps the shape (Vincent,
-    1912); a mixture would widen it.
+    plus a small penalty on :math:`G \sum_g (w_g - 1/G)^2`, which pulls toward equal weights and yet lets a group of
+    no use have almost none; here :math:`w_g \propto e^{a_g}`, and :math:`\bar\sigma_g` is the geometric mean. To
+    average locations and scales is to average quantile functions, which keeps the shape (Vincent, 1912); a mixture
+    would widen it.
     """
     share = weights / weights.sum() / y.shape[1]
     log_std = np.log(std)
@@ -143,7 +144,7 @@ def stack_groups(mean: Floats, std: Floats, y: Floats, weights: Floats, power: f
     certainty = -power * (log_std - usual)
 
     def score(a: Floats) -> tuple[float, Floats]:
-        w = np.exp(a[:, None, None] + certainty)
+        w = np.exp(a[:, None, None] - a.max() + certainty)
         w /= w.sum(0)
         location, scale = (w * mean).sum(0), (w * std).sum(0)
         z = (y - location) / scale
@@ -151,14 +152,16 @@ def stack_groups(mean: Floats, std: Floats, y: Floats, weights: Floats, power: f
         by_mean = -erf(z / math.sqrt(2))
         by_std = crps + z * by_mean
         slope = (w * (by_mean * (mean - location) + by_std * (std - scale))).sum(2) @ share / base
-        return float(share @ (scale * crps).sum(1)) / base + pull * float(a @ a), slope + 2 * pull * a
+        usual_w = softmax(a)
+        excess = pull * (usual_w - 1 / len(a)) * len(a)
+        penalty = float(excess @ (usual_w - 1 / len(a)))
+        return float(share @ (scale * crps).sum(1)) / base + penalty, slope + 2 * usual_w * (excess - usual_w @ excess)
 
     pull, base = 0.0, 1.0
     base = score(np.zeros(len(mean)))[0] or 1.0
     pull = EQUAL_WEIGHTS_PULL / math.sqrt(len(y))
     a = minimize(score, np.zeros(len(mean)), jac=True, method="L-BFGS-B").x + power * usual[:, 0, 0]
-    w = np.exp(a - a.max())
-    return np.asarray(w / w.sum())
+    return np.asarray(softmax(a))
 
 
 def between_groups(mean: Floats, shares: Floats) -> Floats:

@@ -28,6 +28,7 @@ class LinearMembers(nn.Module):
         n_targets: Number of targets.
     """
 
+    n_groups = 1
     weight: Tensor
     bias: Tensor
     std: Tensor
@@ -55,6 +56,16 @@ class LinearMembers(nn.Module):
         """Mean and std, (1, parts, n, targets) each."""
         mean = (torch.matmul(self.weight, self.inputs(x.T.double())) + self.bias).transpose(1, 2)
         return mean[None], self.std.transpose(1, 2).expand_as(mean)[None]
+
+    def continuation(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows x (n, inputs) moved into the range of the training rows, and by how much each member goes on beyond it.
+
+        Returns:
+            The rows inside, (n, inputs), and the differences of the means, (parts, n, targets), 0 for rows inside.
+        """
+        inside = self.inputs.inside(x.T)
+        beyond = self.inputs(x.T.double()) - self.inputs(inside.double())
+        return inside.T, torch.matmul(self.weight, beyond).transpose(1, 2)
 
 
 def fit_ridge(x: Floats, y: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:

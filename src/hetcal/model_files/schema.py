@@ -28,7 +28,7 @@ from hetcal.model_files.learned import (
 )
 from hetcal.tabular.defaults import NETWORK_SIZES
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 OWN = "own"  # the user's own network, estimator, objective or likelihood, which must be passed to `load`
 # Limits on what a file may request when it is loaded and used, since a few bytes can name any number. Even a layer with
 # few weights takes kilobytes. Draws are kept for every pass and unit, four bytes each. A block of 1024 rows takes 4
@@ -49,7 +49,7 @@ PASSES = {"mc_dropout": 100, "concrete_dropout": 100, "bayes_by_backprop": 100, 
 BLOCK_PASSES = 10  # of a whole block of rows at once
 ROW_MULTIPLE = 64  # all passes of so many rows run at once
 CLASS_DRAWS = 64  # of the likelihood "sampling"
-TREES = 24  # of each part
+TREES = 150  # of each part, at most
 WAVES, MOST_EMBEDDED = 16, 256  # of each number that is embedded, and numbers that are embedded at most
 Options = Annotated[dict[Word, Scalar | Annotated[list[Scalar], Field(fail_fast=True)]], BeforeValidator(few)]
 
@@ -155,12 +155,16 @@ class ClassifierSettings(SettingsDocument):
         return max(super().passes, CLASS_DRAWS if self.likelihood == "sampling" else 1)
 
 
+NodeCount = Annotated[int, Field(ge=1, le=MOST_NODES)]
+
+
 class MembersDocument(Document):
     """The members of a `CrossEnsemble`: in each group as many as the rows have parts."""
 
     groups: Annotated[int, Field(ge=1, le=MOST_GROUPS)]
     parts: Annotated[int, Field(ge=1, le=MOST_PARTS)]
-    nodes: Annotated[int, Field(ge=1, le=MOST_NODES)]  # of all trees
+    # Of all trees: of forests, of boosted trees for the mean, and for sigma.
+    nodes: Annotated[list[NodeCount], Field(min_length=3, max_length=3)]
 
 
 class ModelDocument(Document):
@@ -231,8 +235,9 @@ class RegressorDocument(ModelDocument):
 
     @property
     def least_weights(self) -> int:
-        nodes = 0 if self.members is None else self.members.nodes
-        return super().least_weights + nodes * (3 + 2 * self.n_targets)
+        forests, means, stds = (0, 0, 0) if self.members is None else self.members.nodes
+        leaves = forests * 2 * self.n_targets + (means + stds) * self.n_targets
+        return super().least_weights + 3 * (forests + means + stds) + leaves
 
     @property
     def n_members(self) -> int:

@@ -223,10 +223,10 @@ def restore_recalibration(document: learned.RecalibrationDocument | None) -> Rec
     return Recalibration(document.method, document.rows, document.factor, pit, probability)
 
 
-def describe_members(estimator: nn.Module) -> dict[str, int] | None:
+def describe_members(estimator: nn.Module) -> dict[str, Any] | None:
     if not isinstance(estimator, CrossEnsemble):
         return None
-    nodes = estimator.forest_members.n_nodes
+    nodes = [estimator.forest_members.trees.n_nodes, *estimator.boosted_members.n_nodes]
     return {"groups": estimator.n_groups, "parts": estimator.n_parts, "nodes": nodes}
 
 
@@ -236,7 +236,8 @@ def restore_layout(document: schema.ModelDocument) -> EnsembleLayout | None:
     if members is None:
         return None
     groups = (MemberGroup(0.0, 0.0),) * members.groups
-    return EnsembleLayout(document.n_numbers, groups, members.parts, members.nodes)
+    forests, means, stds = members.nodes
+    return EnsembleLayout(document.n_numbers, groups, members.parts, (forests, means, stds))
 
 
 def describe_classes(classes: NDArray[Any]) -> dict[str, Any]:

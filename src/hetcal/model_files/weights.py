@@ -67,8 +67,9 @@ def restore_estimator(model: Any, contents: Contents) -> nn.Module:
 
 
 def check_calibration(estimator: CrossEnsemble) -> None:
-    """Refuse numbers that no fit can learn from held-out rows; the depth of the forests follows from the others."""
-    linear, forests = estimator.fitted
+    """Refuse numbers that no fit can learn from held-out rows; the depth of the trees follows from the others."""
+    linear, boosted, forests = estimator.fitted
+    n_inputs = linear.inputs.low.shape[0]
     is_right = {
         "group_weights": estimator.group_weights >= 0,
         "power": (estimator.power >= 0) & (estimator.power <= max(POWERS)),
@@ -77,7 +78,8 @@ def check_calibration(estimator: CrossEnsemble) -> None:
         "factor": estimator.factor > 0,
         "shape": estimator.shape.diff() > 0,
         "linear_members.std": linear.std > 0,
-        "forest_members": forests.are_tables_right(linear.inputs.low.shape[0]),
+        "boosted_members": boosted.are_tables_right(n_inputs),
+        "forest_members": forests.are_tables_right(n_inputs),
     }
     for name, value in estimator.state_dict().items():
         if not name.startswith("networks."):  # where a user's network may have infinite buffers
@@ -86,7 +88,8 @@ def check_calibration(estimator: CrossEnsemble) -> None:
     for name, condition in is_right.items():
         if not condition.all():
             raise ValueError(f"values of {name!r} that no held-out rows lead to")
-    forests.depth = forests.deepest()
+    for trees in (boosted.mean_trees, boosted.std_trees, forests.trees):
+        trees.measure()
 
 
 def put_weights(estimator: nn.Module, tensors: dict[str, TensorInfo], weights: bytes) -> None:

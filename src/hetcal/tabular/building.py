@@ -94,13 +94,13 @@ class EnsembleLayout:
         n_numbers: The first columns of the encoded table, which are numbers.
         groups: The settings of each group of members.
         n_parts: Members of each group.
-        n_nodes: Nodes of the trained forests, to load a model file.
+        n_nodes: Nodes of the trained trees, to load a model file; see `CrossEnsemble`.
     """
 
     n_numbers: int
     groups: tuple[MemberGroup, ...]
     n_parts: int
-    n_nodes: int = 1
+    n_nodes: tuple[int, int, int] = (1, 1, 1)
 
 
 def build_cross_ensemble(

@@ -1,6 +1,6 @@
 """Preparing tables that do not fit into memory, in two passes: statistics and a sample, then the encoded rows.
 
-Everything that needs many rows at once (the encoder, the scale of the target, forests, linear members, held-out rows
+Everything that needs many rows at once (the encoder, the scale of the target, trees, linear members, held-out rows
 that choose and calibrate) is learned from a random sample; the networks are trained on all rows. A table that fits
 into the sample is fitted exactly as if it were given as a table.
 """
