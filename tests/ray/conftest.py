@@ -20,7 +20,10 @@ NODE = ["--num-cpus=2", "--object-store-memory=100000000", "--block", "--disable
 SETTINGS = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_idle_worker_killing_time_threshold_ms": "600000",  # workers are used again, as they import torch for seconds
-    "RAY_health_check_period_ms": "1000",  # a dead node is missed after seconds
+    # A dead node, which refuses connections at once, is missed after a second; one that is only slow has 20 seconds.
+    "RAY_health_check_initial_delay_ms": "500",
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_failure_threshold": "2",
     "GRPC_ENABLE_FORK_SUPPORT": "0",  # in its handlers died servers for clients, see `hetcal.ray.cluster`
 }
 PORTS = ["--min-worker-port=0", "--max-worker-port=0"]  # any
