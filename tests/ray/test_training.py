@@ -45,7 +45,7 @@ def data(cluster, monkeypatch):
 def test_a_model_of_two_workers_is_like_any_other(data, tmp_path):
     from hetcal.ray import fit
 
-    regressor = HCRegressor(max_steps=120, random_state=0)
+    regressor = HCRegressor(max_steps=60, random_state=0)
     model = fit(regressor, data, "y", num_workers=2, storage_path=str(tmp_path / "store"))
     assert not hasattr(regressor, "estimator_")
     new = frame(1000, seed=1)
@@ -54,7 +54,7 @@ def test_a_model_of_two_workers_is_like_any_other(data, tmp_path):
     assert 0.85 < coverage(y, model.predict_dist(X), level=0.9) < 0.95  # 5 standard errors of 1,000 rows
     model.save(tmp_path / "model.hetcal")
     assert_array_equal(load(tmp_path / "model.hetcal").predict(X), model.predict(X))
-    assert model.get_params()["max_steps"] == 120
+    assert model.get_params()["max_steps"] == 60
 
 
 def test_two_workers_have_the_gradient_of_one(cluster):
