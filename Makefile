@@ -20,8 +20,8 @@ demo: $(INSTALLED)
 	$(BIN)/hetcal demo
 
 # Two processes with one thread each: two threads each would compete for two cores. By file, because the code blocks of a
-# page of docs build on each other; in the order of the files, because files of few tests, which otherwise come last, are
-# the slowest, and one process would wait for the other.
+# page of docs build on each other; in the order of conftest.py, because files of few tests, which otherwise come last,
+# are the slowest, and one process would wait for the other.
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 

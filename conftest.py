@@ -1,4 +1,4 @@
-"""Runs the Python blocks of README.md and docs/ as tests, each page in its own empty folder.
+"""Runs the Python blocks of README.md and docs/ as tests, each page in its own empty folder; orders the files.
 
 A page must leave nothing behind in the repository; this is checked at the end of every page.
 """
@@ -22,6 +22,23 @@ CACHES = {
     ".import_linter_cache",
     ".hypothesis",
 }
+
+# The slowest files, which begin first: otherwise one test process would wait for the other at the end. A cluster has
+# several processes, so that beside it there is a file that has one.
+SLOWEST = (
+    "tests/ray/test_cluster.py",
+    "tests/model_files/test_onnx.py",
+    "tests/test_examples.py",
+    "tests/ray/test_training.py",
+    "tests/test_regressor.py",
+    "tests/ray/test_memory.py",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Move the slowest files to the front; within a file and among the others the order stays."""
+    places = {REPOSITORY / name: place for place, name in enumerate(SLOWEST)}
+    items.sort(key=lambda item: places.get(item.path, len(SLOWEST)))
 
 
 def list_repository():

@@ -16,7 +16,7 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.35, random
 # Two CPUs of this machine; on a cluster ray.init("auto"). Every machine of it needs hetcal.
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
 register_ray()
-model = HCRegressor(estimator="variance_head", random_state=0)
+model = HCRegressor(estimator="variance_head", learning_rate=0.01, max_epochs=100, random_state=0)
 search = GridSearchCV(model, {"width": [16, 64]}, cv=2, scoring="neg_mean_squared_error")
 with joblib.parallel_config(backend="ray", n_jobs=2):
     search.fit(X_train, y_train)

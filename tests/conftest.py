@@ -7,6 +7,8 @@ from pathlib import Path
 os.environ["SCIPY_ARRAY_API"] = "1"  # before scikit-learn is imported: with it none of its checks is skipped
 # Before Ray is imported: a token of this test run keeps others out of its clusters.
 os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+# Ray gives its workers a low priority, with which they would wait for the other test process on every CPU.
+os.environ.update(RAY_worker_niceness="0")
 
 import pytest
 import torch

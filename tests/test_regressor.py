@@ -29,7 +29,7 @@ from hetcal import HCRegressor
 from hetcal.datasets import heavy_tailed, heteroscedastic
 from hetcal.estimators import MCDropout, VarianceHead
 from hetcal.exceptions import DegenerateDataWarning, DropoutInsertedWarning, TrainingWarning
-from hetcal.families import FAMILIES, StudentT
+from hetcal.families import StudentT
 from hetcal.metrics import evaluate
 from hetcal.objectives import gaussian_nll
 from hetcal.tabular.targets import fit_target_scaler, standardize_target
@@ -111,7 +111,8 @@ def test_wrong_groups(groups, message):
 def test_sigma_follows_the_known_noise():
     """On data whose noise grows twentyfold, predicted and true std correlate above 0.85 on new rows."""
     train, test = heteroscedastic(800, seed=0), heteroscedastic(500, seed=1)
-    model = HCRegressor("variance_head", width=64, depth=3, dropout=0.1, random_state=0).fit(train.X, train.y)
+    sizes = {"width": 64, "depth": 3, "dropout": 0.1, "max_epochs": 100}
+    model = HCRegressor("variance_head", **sizes, random_state=0).fit(train.X, train.y)
     mean, std = model.predict(test.X, return_std=True)
     assert np.corrcoef(std, test.std)[0, 1] > 0.85
     assert evaluate(test.y, mean, std)["coverage_90"] > 0.8
@@ -390,7 +391,8 @@ def test_degrees_of_freedom_are_learned():
 
     1,500 rows give 3.6 degrees of freedom here; training stops before all of the tail is learned.
     """
-    models = {family: quick(estimator="variance_head", family=family, max_epochs=150) for family in FAMILIES}
+    families = ("gaussian", "student_t")
+    models = {family: quick(estimator="variance_head", family=family, max_epochs=150) for family in families}
     rows, new = slice(0, 1500), slice(1500, None)
     dists = {
         family: model.fit(HEAVY.X[rows], HEAVY.y[rows]).predict_dist(HEAVY.X[new]) for family, model in models.items()

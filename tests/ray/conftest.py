@@ -16,11 +16,14 @@ from tests.processes import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 pytest.importorskip("ray", reason="needs Ray: pip install 'hetcal[ray]'")
-NODE = ["--num-cpus=2", "--object-store-memory=100000000", "--block", "--disable-usage-stats"]
+NODE = ["--object-store-memory=100000000", "--block", "--disable-usage-stats"]
 SETTINGS = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_idle_worker_killing_time_threshold_ms": "600000",  # workers are used again, as they import torch for seconds
-    "RAY_health_check_period_ms": "1000",  # a dead node is missed after seconds
+    # A dead node, which refuses connections at once, is missed after a second; one that is only slow has 20 seconds.
+    "RAY_health_check_initial_delay_ms": "500",
+    "RAY_health_check_period_ms": "500",
+    "RAY_health_check_failure_threshold": "2",
     "GRPC_ENABLE_FORK_SUPPORT": "0",  # in its handlers died servers for clients, see `hetcal.ray.cluster`
 }
 PORTS = ["--min-worker-port=0", "--max-worker-port=0"]  # any
@@ -35,14 +38,14 @@ def free_port():
 class Cluster:
     """Nodes as process groups, so that one can be killed with all its workers, like a machine without power."""
 
-    def __init__(self, spare_gigabytes=None):
+    def __init__(self, second_cpus=2, spare_gigabytes=None):
         """Ray ends workers when this machine uses so much more memory than now; by default when it is nearly full."""
         if not Path("/proc/self/stat").exists():
             pytest.skip("nodes are killed through /proc")
         self.folder = Path(tempfile.mkdtemp(prefix="hcray"))  # short, because names of sockets must be short
         self.address, self.nodes = f"127.0.0.1:{free_port()}", []
         self.client = f"ray://127.0.0.1:{free_port()}"
-        self.limits = {}
+        self.second_cpus, self.limits = second_cpus, {}
         if spare_gigabytes is not None:
             from ray._private.utils import get_system_memory, get_used_memory  # as Ray itself counts it
 
@@ -70,13 +73,13 @@ class Cluster:
             f"--port={self.address.rpartition(':')[2]}",
             f"--ray-client-server-port={self.client.rpartition(':')[2]}",
         ]
-        head = self.start("--head", *ports, "--include-dashboard=false", f"--temp-dir={self.folder}")
+        head = self.start("--head", "--num-cpus=2", *ports, "--include-dashboard=false", f"--temp-dir={self.folder}")
         wait_until(lambda: "Ray runtime started" in self.log() or head.poll() is not None)
         assert head.poll() is None, self.log()
         return head
 
     def start_second(self):
-        return self.start(f"--address={self.address}", '--resources={"second": 4}')
+        return self.start(f"--address={self.address}", f"--num-cpus={self.second_cpus}", '--resources={"second": 4}')
 
     def log(self):
         return "\n".join(path.read_text() for path in self.folder.glob("node-*.log"))
@@ -125,19 +128,25 @@ def descendants(pid):
     return found
 
 
+@pytest.fixture(scope="module")
+def second_cpus():
+    """CPUs of the second node, in addition to two of the head."""
+    return 2
+
+
 @pytest.fixture(scope="module")  # not longer: the processes of a cluster use the CPUs even if they have nothing to do
-def cluster():
+def cluster(second_cpus):
     import ray
 
     from hetcal.ray import connect
     from hetcal.ray.cluster import count_cpus
 
-    made = Cluster()
+    made = Cluster(second_cpus)
     try:
         head = made.start_head()
         made.start_second()
         connect(made.address)
-        wait_until(lambda: count_cpus() == 4, head)
+        wait_until(lambda: count_cpus() == 2 + second_cpus, head)
         yield made
     finally:
         ray.shutdown()

@@ -20,10 +20,9 @@ from hetcal.ray.jobs import share
 from hetcal.studies.jobs import Outcome, count_slots, run_jobs
 from hetcal.studies.protocol import parse_protocol, read_protocol
 from hetcal.studies.run import run_protocol
-from hetcal.tabular.columns import read_table
 from tests.processes import wait_until
 from tests.ray.conftest import kill, run_script
-from tests.ray.functions import die, fail_on_two, load_table, look_at
+from tests.ray.functions import READERS, die, fail_on_two, load_table, look_at, read_rows
 from tests.studies.samples import TINY, cell_files, fingerprint, without_seconds
 
 pytestmark = [
@@ -32,6 +31,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning:ray"),
 ]
+
+
+@pytest.fixture(scope="module")
+def second_cpus():
+    """One, because most tests here use all CPUs, and a worker on each of them imports torch first."""
+    return 1
 
 
 def by_job(function, jobs, **options):
@@ -44,7 +49,7 @@ def test_jobs_and_threads():
     assert (one, three) == (Outcome(1, "1"), Outcome(3, "1"))
     assert two.error.startswith("Traceback")
     assert two.error.endswith("ValueError: two is too many\n")
-    assert (count_slots("ray", None), count_slots("ray", 3), count_slots("ray", 99)) == (4, 3, 4)
+    assert (count_slots("ray", None), count_slots("ray", 2), count_slots("ray", 99)) == (3, 2, 3)
 
 
 def test_data_are_shared():
@@ -61,15 +66,6 @@ def test_lost_workers(tmp_path):
     assert [len((tmp_path / str(job)).read_text()) for job in range(3)] == [1, 2, 3]
 
 
-CALLS = []
-
-
-def read_rows(path, table):
-    CALLS.append(os.getpid())
-    x = np.arange(40.0)
-    return read_table(pd.DataFrame({"x": x % 7})), x, None
-
-
 def test_a_node_dies_during_a_study(cluster, tmp_path):
     """Nothing finished is lost, lost cells are run again, and all backends have the same results, bit for bit."""
     (tmp_path / "mine.csv").touch()
@@ -84,18 +80,18 @@ def test_a_node_dies_during_a_study(cluster, tmp_path):
 
     thread = threading.Thread(target=strike)
     thread.start()
-    CALLS.clear()
+    READERS.clear()
     results = run_protocol(protocol, folder, backend="ray", read=read_rows)
     thread.join()
-    assert set(CALLS) == {os.getpid()}
-    assert len(CALLS) == 2  # once to check its columns and once for all cells, always here
+    assert set(READERS) == {os.getpid()}
+    assert len(READERS) == 2  # once to check its columns and once for all cells, always here
     assert 1 <= len(at_death[0]) < len(results.done) == 18
     assert fingerprint(folder).items() >= at_death[0].items()
     for backend in ("serial", "processes"):
         run_protocol(protocol, tmp_path / backend, backend=backend, jobs=2, read=read_rows)
         assert without_seconds(tmp_path / backend) == without_seconds(folder), backend
     cluster.start_second()
-    wait_until(lambda: count_cpus() == 4)
+    wait_until(lambda: count_cpus() == 3)
 
 
 def test_the_driver_is_killed_and_resumes(cluster, tmp_path):
