@@ -258,7 +258,8 @@ CALIBRATION = [
         for value in (-1, 10**6, 2**31 - 1)
     ),
     ("forest_members.trees.roots", 0),  # a forest without trees
-    *((f"{trees}.right", 0) for trees in TREE_TABLES),  # back to the first tree, without end
+    # Back to the first tree, without end; the true file has no trees of sigma.
+    *((f"{trees}.right", 0) for trees in TREE_TABLES[:2]),
     *((f"{trees}.{name}", value) for trees in TREE_TABLES for name in ("threshold", "values") for value in NOT_FINITE),
     *((f"boosted_members.{name}", value) for name in ("mean_start", "std_start") for value in NOT_FINITE),
 ]

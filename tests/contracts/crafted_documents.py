@@ -103,7 +103,7 @@ MEMBER_CHANGES: list[tuple[str, Any]] = [
     *(
         (f"members/nodes/{kind}", value)
         for kind in range(3)
-        for value in (0, 1, 2**24, 2**25, 2**70, 64.0, "64", None, -1)
+        for value in (0, 10, 2**24, 2**25, 2**70, 64.0, "64", None, -1)
     ),
     *(("members/parts", value) for value in (0, 2, 3, 5, 16, 17, 10**9, 4.0, "4", -4)),
     *(("settings/width", value) for value in (None, 3, 22_000, 10**9)),

@@ -18,7 +18,6 @@ from tests.model_files.samples import fit_small
         ("forest_members.trees.values", np.inf),
         ("forest_members.trees.roots", -1),
         ("boosted_members.mean_trees.roots", -1),
-        ("boosted_members.std_start", np.nan),
     ],
 )
 def test_members_that_no_rows_lead_to(tmp_path, name, value):

@@ -342,14 +342,14 @@ def test_parts_of_different_size_are_padded_without_effect(looks, never_hopeless
 
 
 def test_held_out_predictions_are_those_of_members_that_have_not_seen_the_row():
-    """Of every group, the linear models and forests included; second opinions by the member before."""
+    """Of every group, linear models and trees included; second opinions by the member before."""
     rows = table(n_targets=2)
     run = started(rows, max_steps=3)
     run.train()
     held = run.finish()
     with torch.no_grad():
         mean, std = (values.numpy() for values in run.ensemble.group_predictions(rows.x))
-    total = GROUPS + 3
+    total = GROUPS + 4
     assert held.mean.shape == held.std.shape == (total, 61, 2)
     for group in range(total):
         first = PARTS * group if group < GROUPS else 0
@@ -367,7 +367,10 @@ def test_held_out_predictions_are_those_of_members_that_have_not_seen_the_row():
 
 
 def test_other_members_do_not_see_their_held_out_rows():
-    """A target changed in one part changes neither the linear model nor the forest that holds it out."""
+    """A target changed in one part changes neither the linear model, nor the forest, nor a tree that holds it out.
+
+    The number of boosted trees is common to all members, so only those that both runs have are compared.
+    """
     rows = table()
     run = started(rows, max_steps=1)
     changed = FitRows(rows.x, rows.y.clone(), rows.weight)
@@ -376,10 +379,16 @@ def test_other_members_do_not_see_their_held_out_rows():
     for one in (run, other):
         one.train()
         one.finish()
-    for module, changed_module in zip(run.ensemble.fitted, other.ensemble.fitted, strict=True):
-        before, after = module(rows.x)[0], changed_module(rows.x)[0]
+    (linear, boosted, forests), others = run.ensemble.fitted, other.ensemble.fitted
+    for before, after in ((linear(rows.x)[0], others[0](rows.x)[0]), (forests(rows.x)[0], others[2](rows.x)[0])):
         assert_allclose(before[:, 0], after[:, 0])
         assert (before[:, 1] - after[:, 1]).abs().max() > 1
+    common = min(boosted.mean_trees.used, others[1].mean_trees.used)
+    assert common > 0
+    before, after = (members.mean_trees(rows.x)[:, :2, :common] for members in (boosted, others[1]))
+    assert_allclose(before[:, 0], after[:, 0])
+    assert (before[:, 1] - after[:, 1]).abs().max() > 1
+    assert_allclose(boosted.mean_start[0], others[1].mean_start[0])
 
 
 # --- reproducibility and trouble ------------------------------------------------------------------------------------
