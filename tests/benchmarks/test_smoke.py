@@ -31,7 +31,7 @@ SCRIPTS = {
     "scale/run.py": ({"NEW_ROWS": 50}, ["--rows", "60", "61", "62", "--max-steps", "2", "--here"]),
     "scale/small_jobs.py": ({"BACKENDS": ("serial",)}, []),
     "speed/default.py": (
-        {"CASES": [(60, 3)], "STEPS": (1, 2), "PREDICTED_ROWS": 10, "GEMM": 64},
+        {"CASES": [(60, 3)], "STEPS": 2, "PREDICTED_ROWS": 10, "GEMM": 64},
         ["--threads", "1"],
     ),
     "speed/threads.py": (

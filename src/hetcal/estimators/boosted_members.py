@@ -98,6 +98,7 @@ class BoostingRows:
         # Members that have seen all rows (of a table of repeated rows) are judged by them.
         held_out[:, ~held_out.any(0)] = True
         self.shares = held_out * weights / held_out.sum(0)  # (members, n), of the weight of each row
+        self.are_equal = bool((weights == weights[0]).all())
         self.least_leaf = int(np.clip(min(map(len, seen)) // 100, 2, 10))
 
     def held_out_mean(self, values: Floats) -> Floats:
@@ -118,10 +119,25 @@ class BoostingRows:
         for member, numbers in enumerate(self.seen):
             count = max(1, min(round(ROW_SHARE * len(numbers)), MOST_ROWS))
             chosen = self.generator.choice(numbers, count, replace=False)
-            tree = grow_tree(self.x[chosen], gradients[member, chosen], self.weights[chosen], depth, self)
+            weights = None if self.are_equal else self.weights[chosen]
+            tree = self.grow_tree(self.x[chosen], gradients[member, chosen], weights, depth)
             grown.append(read_tree(tree, tree.value[:, :, 0]))
             steps[member] = tree.predict(self.x).reshape(steps[member].shape)
         return grown, steps
+
+    def grow_tree(self, x: Floats, y: Floats, weights: Floats | None, depth: int) -> Any:
+        """A tree of scikit-learn, without its checks, which take as long as a small tree; equal weights are omitted."""
+        from sklearn import config_context
+        from sklearn.tree import DecisionTreeRegressor  # slow to import, and only training needs it
+
+        tree = DecisionTreeRegressor(
+            max_depth=depth,
+            min_samples_leaf=self.least_leaf,
+            max_features=min(-(-x.shape[1] // 2), MOST_COLUMNS, MOST_CELLS // len(x)),
+            random_state=int(self.generator.integers(2**31)),
+        )
+        with config_context(assume_finite=True, skip_parameter_validation=True):
+            return tree.fit(x, y, sample_weight=weights, check_input=False).tree_
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,18 +184,3 @@ def boost(
         if loss < least:
             kept, best, least = len(rounds), predicted, loss
     return [[grown[member] for grown in rounds[:kept]] for member in range(len(start))], best
-
-
-def grow_tree(x: Floats, y: Floats, weights: Floats, depth: int, rows: BoostingRows) -> Any:
-    """A tree of scikit-learn, without its checks, which take longer than a small tree."""
-    from sklearn import config_context
-    from sklearn.tree import DecisionTreeRegressor  # slow to import, and only training needs it
-
-    tree = DecisionTreeRegressor(
-        max_depth=depth,
-        min_samples_leaf=rows.least_leaf,
-        max_features=min(-(-x.shape[1] // 2), MOST_COLUMNS, MOST_CELLS // len(x)),
-        random_state=int(rows.generator.integers(2**31)),
-    )
-    with config_context(skip_parameter_validation=True):
-        return tree.fit(x, y, sample_weight=weights, check_input=False).tree_
