@@ -182,7 +182,7 @@ def test_members_of_a_model_file():
     assert not other.are_tables_right(1)
 
 
-def test_not_more_trees_than_fit(monkeypatch):
+def test_not_more_trees_than_fit():
     """Growing ends at the room in the tables, even if more trees would help."""
     members, *_ = fitted(noise=0.0)
     assert members.mean_trees.used == MEAN_TREES
