@@ -63,13 +63,13 @@ def test_forward_is_its_equations():
     """Start and steps of all trees, one tree of scikit-learn's structure at a time."""
     members, x, _ = fitted()
     mean, std = members(x[:20])
-    steps = members.mean_trees(x[:20]).numpy()  # (n, parts, trees, 1)
+    steps = members.mean_trees(x[:20]).numpy()  # (parts, trees, n, 1)
     for part in range(3):
         expected = float(members.mean_start[part, 0])
         for tree in range(members.mean_trees.used):
-            expected = expected + RATE * steps[:, part, tree, 0]
+            expected = expected + RATE * steps[part, tree, :, 0]
         assert_allclose(mean[0, part, :, 0], expected, rtol=1e-9)
-        log_errors = float(members.std_start[part, 0]) + RATE * members.std_trees(x[:20])[:, part, :, 0].sum(1).numpy()
+        log_errors = float(members.std_start[part, 0]) + RATE * members.std_trees(x[:20])[part, :, :, 0].sum(0).numpy()
         assert_allclose(std[0, part, :, 0], np.sqrt(np.pi / 2) * np.exp(log_errors), rtol=1e-9)
 
 

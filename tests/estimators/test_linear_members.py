@@ -72,15 +72,18 @@ def test_scale_of_the_weights_does_not_matter():
 
 
 def test_several_targets_are_fitted_one_by_one():
-    """Each has its own penalty: an exact function and pure noise together."""
-    x, y, weight = linear_table(n_targets=2, noise=1e-6)
+    """Each has its own penalty: an almost exact function and pure noise together.
+
+    With less noise, sigma would be the difference of two numbers that agree in all but their last digits.
+    """
+    x, y, weight = linear_table(n_targets=2, noise=1e-3)
     y[:, 1] = np.random.default_rng(1).normal(size=len(y))
     slopes, biases, stds = fit_ridge(x, y, weight)
     for j in range(2):
         alone = fit_ridge(x, y[:, [j]], weight)
         assert_allclose(slopes[j], alone[0][0])
         assert_allclose([biases[j], stds[j]], [alone[1][0], alone[2][0]])
-    assert np.abs(x @ slopes[0] + biases[0] - y[:, 0]).max() < 1e-3 * y[:, 0].std()
+    assert np.abs(x @ slopes[0] + biases[0] - y[:, 0]).max() < 1e-2 * y[:, 0].std()
 
 
 def test_noise_is_predicted_as_nearly_the_mean():

@@ -6,6 +6,7 @@ import torch
 from numpy.testing import assert_allclose
 from sklearn.tree import DecisionTreeRegressor
 
+from hetcal.estimators import trees as module
 from hetcal.estimators.trees import MOST_DEPTH, Trees, read_tree
 
 
@@ -29,14 +30,29 @@ def stored(most_trees=3):
 def test_lookups_are_scikit_learns():
     trees, x, fitted = stored()
     values = trees(x)
-    assert values.shape == (80, 2, 3, 2)
+    assert values.shape == (2, 3, 80, 2)
     for place, tree in zip([(0, 0), (0, 1), (0, 2), (1, 0)], fitted, strict=True):
-        assert_allclose(values[:, *place], tree.predict(x.numpy()), rtol=1e-6)
+        assert_allclose(values[*place], tree.predict(x.numpy()), rtol=1e-6)
+
+
+def test_lookups_of_one_member():
+    trees, x, _ = stored()
+    assert torch.equal(trees(x, slice(1, 2)), trees(x)[1:])
+
+
+def test_blocks_and_stages_change_nothing(monkeypatch):
+    """Neither how many rows are looked up at once nor when finished lookups are set aside."""
+    trees, x, _ = stored()
+    expected = trees(x)
+    monkeypatch.setattr(module, "ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr(module, "STAGE", 1)
+    assert torch.equal(trees(x), expected)
+    assert trees(x[:0]).shape == (2, 3, 0, 2)
 
 
 def test_missing_trees_are_zero():
     """Those of a member with fewer trees than others; trees that no member has are not even looked up."""
-    assert_allclose(stored()[0](stored()[1])[:, 1, 1:], np.zeros((80, 2, 2)))
+    assert_allclose(stored()[0](stored()[1])[1, 1:], np.zeros((2, 80, 2)))
     trees, x, _ = stored(most_trees=7)
     assert (trees.roots.shape, trees.used) == ((2, 7), 3)
     assert torch.equal(trees(x), stored()[0](x))
@@ -45,10 +61,10 @@ def test_missing_trees_are_zero():
 def test_no_trees_at_all():
     """Neither before trees were put nor if there are none."""
     trees, x = Trees(2, 3, 1), torch.zeros(5, 4)
-    assert_allclose(trees(x), np.zeros((5, 2, 3, 1)))
+    assert_allclose(trees(x), np.zeros((2, 3, 5, 1)))
     trees.put([[], []])
     assert (trees.n_nodes, trees.used, trees.depth) == (1, 0, 0)
-    assert trees(x).sum(2).shape == (5, 2, 1)
+    assert trees(x).sum(1).shape == (2, 5, 1)
 
 
 def test_lookups_end_at_the_deepest_leaf():

@@ -79,11 +79,11 @@ class BoostedMembers(nn.Module):
         self.std_start.copy_(torch.from_numpy(start))
         self.std_trees.put(trees)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and std, (1, parts, n, targets) each."""
-        mean = self.mean_start + RATE * self.mean_trees(x).sum(2)  # (n, parts, targets)
-        std = (self.std_start + RATE * self.std_trees(x).sum(2)).exp() / MEAN_ABSOLUTE
-        return mean.transpose(0, 1)[None], std.clamp(LEAST_STD, MOST_STD).transpose(0, 1)[None]
+    def forward(self, x: Tensor, parts: slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """Mean and std of some members, (1, parts, n, targets) each."""
+        mean = self.mean_start[parts, None] + RATE * self.mean_trees(x, parts).sum(1)
+        log_std = self.std_start[parts, None] + RATE * self.std_trees(x, parts).sum(1)
+        return mean[None], (log_std.exp() / MEAN_ABSOLUTE).clamp(LEAST_STD, MOST_STD)[None]
 
 
 class BoostingRows:

@@ -61,16 +61,15 @@ class ForestMembers(nn.Module):
             [grow_forest(inputs[rows], targets[rows], weights[rows], (seed + part) % 2**32) for part, rows in parts]
         )
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and std, (2, parts, n, targets) each: by the mean of the trees, and by their median."""
-        means, variances = self.trees(x).chunk(2, dim=3)  # (n, parts, trees, targets)
-        between, mean = torch.var_mean(means, dim=2, correction=0)
-        ordered = means.sort(dim=2).values
-        median = (ordered[:, :, MIDDLE[0]] + ordered[:, :, MIDDLE[1]]) / 2
-        spread = ((ordered[:, :, HIGH] - ordered[:, :, LOW]) / 2).square()
-        variance = variances.mean(2) + torch.stack([between, spread])
-        std = variance.clamp_min(LEAST_VARIANCE).sqrt()
-        return torch.stack([mean, median]).transpose(1, 2), std.transpose(1, 2)
+    def forward(self, x: Tensor, parts: slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """Mean and std of some members, (2, parts, n, targets) each: by the mean of the trees, and by their median."""
+        means, variances = self.trees(x, parts).chunk(2, dim=3)  # (parts, trees, n, targets)
+        between, mean = torch.var_mean(means, dim=1, correction=0)
+        ordered = means.sort(dim=1).values
+        median = (ordered[:, MIDDLE[0]] + ordered[:, MIDDLE[1]]) / 2
+        spread = ((ordered[:, HIGH] - ordered[:, LOW]) / 2).square()
+        variance = variances.mean(1) + torch.stack([between, spread])
+        return torch.stack([mean, median]), variance.clamp_min(LEAST_VARIANCE).sqrt()
 
 
 def grow_forest(x: Floats, y: Floats, weights: Floats, seed: int) -> list[GrownTree]:

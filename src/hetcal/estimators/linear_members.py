@@ -52,10 +52,10 @@ class LinearMembers(nn.Module):
             self.bias[part, :, 0].copy_(torch.from_numpy(biases))
             self.std[part, :, 0].copy_(torch.from_numpy(stds))
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and std, (1, parts, n, targets) each."""
-        mean = (torch.matmul(self.weight, self.inputs(x.T.double())) + self.bias).transpose(1, 2)
-        return mean[None], self.std.transpose(1, 2).expand_as(mean)[None]
+    def forward(self, x: Tensor, parts: slice = slice(None)) -> tuple[Tensor, Tensor]:
+        """Mean and std of some members, (1, parts, n, targets) each."""
+        mean = (torch.matmul(self.weight[parts], self.inputs(x.T.double())) + self.bias[parts]).transpose(1, 2)
+        return mean[None], self.std[parts].transpose(1, 2).expand_as(mean)[None]
 
     def continuation(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Rows x (n, inputs) moved into the range of the training rows, and by how much each member goes on beyond it.

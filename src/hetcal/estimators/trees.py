@@ -17,6 +17,8 @@ from hetcal._checks import Floats
 MOST_DEPTH = 48
 # No input is lower, so that at a leaf, which is its own right child, every row stays.
 LEAF_THRESHOLD = -1e9
+# Rows that are looked up at once, since the lookups of more would not stay in the cache, and levels of a stage.
+ROWS_AT_A_TIME, STAGE = 256, 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,16 +121,47 @@ class Trees(nn.Module):
         stays = ~is_leaf | (self.threshold <= LEAF_THRESHOLD)
         return is_inside.all() & is_column.all() & is_root.all() & stays.all()
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The values of the leaves of rows (n, inputs): (n, parts, trees, columns), in double precision."""
-        n, inputs = x.shape
-        roots = self.roots[:, : self.used]
-        # One axis and short integers, because `index_select` is then several times as fast as any other lookup.
-        node = roots.flatten().repeat(n)
-        start = inputs * torch.arange(n, device=x.device).view(-1, 1).expand(-1, roots.numel()).flatten()
-        flat = x.flatten()
-        for _ in range(self.depth):
-            value = flat.index_select(0, start + self.feature.index_select(0, node))
-            goes_left = value <= self.threshold.index_select(0, node)
-            node = torch.where(goes_left, node + 1, self.right.index_select(0, node))
-        return self.values.index_select(0, node).double().view(n, *roots.shape, self.values.shape[1])
+    def forward(self, x: Tensor, parts: slice = slice(None)) -> Tensor:
+        """The values of the leaves of rows (n, inputs): (parts, trees, n, columns), in double precision.
+
+        `parts` limits the lookups to the trees of some members.
+        """
+        roots = self.roots[parts, : self.used]
+        if torch.compiler.is_exporting():  # a graph for any number of rows, whose sizes do not depend on values
+            leaves = self.find_leaves(roots, x, [self.depth])
+        else:
+            blocks = [self.find_leaves(roots, block, stage_lengths(self.depth)) for block in x.split(ROWS_AT_A_TIME)]
+            leaves = torch.cat(blocks, dim=2)
+        values = self.values.index_select(0, leaves.flatten())
+        return values.double().view(*leaves.shape, self.values.shape[1])
+
+    def find_leaves(self, roots: Tensor, x: Tensor, stages: Sequence[int]) -> Tensor:
+        """The leaf of each row of x (n, inputs) in each tree, (parts, trees, n), by so many levels in each stage.
+
+        After a stage only those lookups go on that have not reached their leaf. The order is tree by tree, so that
+        neighboring lookups read the same small part of the tables. There is one axis, and integers are short, because
+        `index_select` is then several times as fast as any other lookup.
+        """
+        n = x.shape[0]
+        node = roots.flatten()[:, None].expand(-1, n).flatten()
+        row = torch.arange(n, dtype=torch.int32, device=x.device).expand(roots.numel(), -1).flatten()
+        columns = x.T.flatten()
+        leaves, going = node, torch.empty(0)
+        for number, levels in enumerate(stages):
+            if number:
+                is_inside = self.right.index_select(0, node) != node
+                going = going[is_inside] if number > 1 else is_inside.nonzero()[:, 0]
+                node, row = node[is_inside], row[is_inside]
+            for _ in range(levels):
+                place = torch.add(row, self.feature.index_select(0, node), alpha=n)
+                goes_left = columns.index_select(0, place) <= self.threshold.index_select(0, node)
+                right = self.right.index_select(0, node)
+                # The left child is the next node. Arithmetic, because `where` takes a branch that nobody can predict.
+                node = torch.addcmul(right, goes_left.int(), node + 1 - right)
+            leaves = leaves.index_copy(0, going, node) if number else node
+        return leaves.view(*roots.shape, n)
+
+
+def stage_lengths(depth: int) -> list[int]:
+    """Levels of each stage of lookups in trees of this depth: most leaves are reached long before the deepest one."""
+    return [min(STAGE, depth - start) for start in range(0, depth, STAGE)]

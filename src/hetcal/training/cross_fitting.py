@@ -271,7 +271,7 @@ class CrossFit:
         """Judge the weights by the held-out CRPS of each group, and keep them where they are the best so far."""
         ensemble, groups = self.ensemble, self.ensemble.n_groups
         ensemble.eval()
-        prediction = self.of_targets(self.predict_members(self.rows.x[index]))
+        prediction = self.of_targets(self.predict_members(index))
         ensemble.train()
         y = self.squeeze(self.rows.y[index])
         scores = self.over_targets(crps_loss(prediction, y))
@@ -319,26 +319,42 @@ class CrossFit:
     @torch.no_grad()
     def predict_held_out(self) -> HeldOut:
         """Fit the members that are not networks, and predict every row by the members that hold it out."""
-        ensemble, x, parts = self.ensemble, self.rows.x, self.ensemble.n_parts
+        ensemble, rows, parts = self.ensemble, self.rows, self.ensemble.n_parts
+        shape = len(ensemble.group_weights), *rows.y.shape
+        mean, std = np.empty(shape), np.empty(shape)
+        seconds: list[SecondOpinion] = []
+
+        def keep(group: int, member: int, means: Tensor, stds: Tensor) -> None:
+            """Store the predictions of the rows that a member holds out: its part, and then the shared ones."""
+            own, shared = self.own[member], self.shared[member]
+            means_of_rows, stds_of_rows = means.cpu().numpy(), stds.cpu().numpy()
+            mean[group, own], std[group, own] = means_of_rows[: len(own)], stds_of_rows[: len(own)]
+            if len(shared) and not rows.are_repeated:
+                places = slice(len(own), len(own) + len(shared))
+                seconds.append(SecondOpinion(group, shared, means_of_rows[places], stds_of_rows[places]))
+
+        held_out = [np.concatenate([own, shared]) for own, shared in zip(self.own, self.shared, strict=True)]
+        size = max(map(len, held_out))
+        networks = self.predict_members(torch.from_numpy(np.stack([np.resize(index, size) for index in held_out])))
+        for member in range(len(held_out)):
+            keep(member // parts, member, networks.mean[member].double(), networks.std[member].double())
+        group = ensemble.n_groups
         for module in ensemble.fitted:
-            module.fit(x, self.rows.y, self.rows.weight, self.seen[:parts], self.settings.seed)
-        blocks = [ensemble.group_predictions(block) for block in x.split(PREDICTION_ROWS)]
-        means, stds = (torch.cat(block, dim=2).cpu().numpy() for block in zip(*blocks, strict=True))
-        mean, std = np.empty_like(means[:, 0]), np.empty_like(stds[:, 0])  # (groups, n, targets)
-        seconds = []
-        for group in range(len(means)):
-            first = parts * group if group < ensemble.n_groups else 0  # the others have the parts of the first group
-            for number in range(parts):
-                own, shared = self.own[first + number], self.shared[first + number]
-                mean[group, own], std[group, own] = means[group, number, own], stds[group, number, own]
-                if len(shared) and not self.rows.are_repeated:
-                    opinion = means[group, number, shared], stds[group, number, shared]
-                    seconds.append(SecondOpinion(group, shared, *opinion))
+            # These members have the parts of the first group of networks.
+            module.fit(rows.x, rows.y, rows.weight, self.seen[:parts], self.settings.seed)
+            for part in range(parts):
+                blocks = rows.x[held_out[part]].split(PREDICTION_ROWS)
+                predictions = [module(block, slice(part, part + 1)) for block in blocks]
+                means, stds = (torch.cat(columns, dim=2) for columns in zip(*predictions, strict=True))
+                for number in range(module.n_groups):
+                    keep(group + number, part, means[number, 0], stds[number, 0])
+            group += module.n_groups
         return HeldOut(mean, std, seconds)
 
-    def predict_members(self, x: Tensor) -> Prediction:
-        """All members on rows of their own, (members, n, inputs), block by block."""
-        parts = [self.ensemble.member_predictions(block) for block in x.split(PREDICTION_ROWS, dim=1)]
+    def predict_members(self, index: Tensor) -> Prediction:
+        """All networks on rows of their own, given by their numbers (members, n), block by block."""
+        blocks = index.split(PREDICTION_ROWS, dim=1)
+        parts = [self.ensemble.member_predictions(self.rows.x[block]) for block in blocks]
         return Prediction(torch.cat([part.mean for part in parts], 1), torch.cat([part.std for part in parts], 1))
 
     def squeeze(self, values: Tensor) -> Tensor:
