@@ -8,7 +8,16 @@ from numpy.testing import assert_allclose
 from torch import nn
 from torch.nn import functional as F
 
-from hetcal.networks import MLP, SQUASH_LIMIT, LinearInputs, MemberMLPs, PrivateDropout, initialize_, replace_layers_
+from hetcal.networks import (
+    MLP,
+    SQUASH_LIMIT,
+    DropoutTape,
+    LinearInputs,
+    MemberMLPs,
+    PrivateDropout,
+    initialize_,
+    replace_layers_,
+)
 
 
 def test_mlp_is_the_papers():
@@ -267,12 +276,34 @@ def test_dropout_rate_of_each_member():
         assert_allclose(units[j].max(), 1 / (1 - drawn), rtol=1e-5)
 
 
-def test_masks_differ_between_members_layers_and_steps():
-    network = members(dropout=(0.5, 0.5, 0.5))
-    first, second = network.draw_masks(2, 30), network.draw_masks(2, 30)
+def test_masks_differ_between_members_and_draws():
+    tape = DropoutTape([0.5, 0.5, 0.5], torch.Generator().manual_seed(0))
+    first, second = tape.draw(16, 30), tape.draw(16, 30)
+    assert first.shape == (3, 16, 30)
     assert not torch.equal(first, second)
     assert not torch.equal(first[0], first[1])
-    assert not torch.equal(first[0, 0], first[0, 1])
+
+
+def test_windows_of_a_tape_are_independent():
+    """Two masks agree in as many elements as chance has it, within six standard errors (false-alarm rate 1e-7 in all).
+
+    Both for windows of one tape, which may overlap, and after it was drawn anew.
+    """
+    tape = DropoutTape([0.5], torch.Generator().manual_seed(0))
+    masks = [tape.draw(40, 50).clone() for _ in range(DropoutTape.DRAWS + 5)]
+    for k in (1, 2, DropoutTape.DRAWS, DropoutTape.DRAWS + 4):
+        share = float((masks[0] == masks[k]).double().mean())
+        assert abs(share - 0.5) < 6 * 0.5 / math.sqrt(masks[0].numel())
+
+
+def test_a_tape_is_forgotten_with_the_mode_of_training():
+    """A fitted model does not hold megabytes of random numbers; batches may differ in size."""
+    network = members(dropout=(0.2, 0.2, 0.2)).train()
+    for n in (10, 12, 300, 11):
+        network(table(n))
+    assert network.masks.tape.shape[1] >= 2 * 300 * network.output.shape[2]
+    network.eval()
+    assert network.masks.tape.numel() == 0
 
 
 def test_members_are_reproducible_and_private():

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import RLock
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -160,16 +160,10 @@ class MemberMLPs(nn.Module):
         self.output_bias = nn.Parameter(torch.zeros(members, n_outputs, 1, dtype=torch.float32))
         self.linear = nn.Parameter(torch.zeros(members, self.n_means, n_inputs, dtype=torch.float32))
         self.path = LinearInputs(n_inputs, n_numbers)
-        rates = torch.tensor([check_number("dropout", rate, 0, 1, open_high=True) for rate in dropout])
-        self.register_buffer(
-            "dropped", (rates * 256).round().clamp(max=255).sub(128).to(torch.int8).view(-1, 1, 1), persistent=False
-        )
-        self.register_buffer("kept", (256 / (128 - self.dropped.float())), persistent=False)
+        self.masks = DropoutTape(dropout, generator)
 
     frequency: Tensor
     phase: Tensor
-    dropped: Tensor
-    kept: Tensor
 
     def decaying(self) -> list[nn.Parameter]:
         """The weights of the hidden layers: weight decay applies to these only."""
@@ -181,23 +175,60 @@ class MemberMLPs(nn.Module):
         waves = torch.addcmul(self.phase, x[:, : self.n_embedded, None], self.frequency).cos_()
         embedded = torch.matmul(self.embedding, waves) + self.embedding_bias  # (members, embedded, EMBEDDING, n)
         h = torch.cat([x, embedded.flatten(1, 2)], dim=1)
-        masks = self.draw_masks(len(self.weights), x.shape[2]) if self.training else None
-        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+        for weight, bias in zip(self.weights, self.biases, strict=True):
             h = F.silu(torch.baddbmm(bias, weight, h))
-            if masks is not None:
-                # Written into floats at once, which is several times as fast as a comparison and a conversion.
-                h = h * torch.ge(masks[layer], self.dropped, out=torch.empty_like(h)).mul_(self.kept)
+            if self.training:
+                h = h.mul_(self.masks.draw(*h.shape[1:]).to(h.device))
         outputs = torch.baddbmm(self.output_bias, self.output, h)
         means = outputs[:, : self.n_means] + torch.bmm(self.linear, self.path(x))
         return torch.cat([means, outputs[:, self.n_means :]], dim=1).transpose(1, 2)
 
-    def draw_masks(self, layers: int, n: int) -> Tensor:
-        """Random bytes for all dropout masks of a step at once, (layers, members, width, n)."""
-        shape = layers, self.members, self.output.shape[2], n
+    def train(self, mode: bool = True) -> Self:
+        self.masks.forget()
+        return super().train(mode)
+
+
+class DropoutTape:
+    """Dropout masks of all members: windows at random places of a longer tape of random numbers.
+
+    To draw every mask anew takes as long as a matrix product. Within a window all elements are independent; two windows
+    may overlap, but then their places differ, so that a unit is not dropped for the same rows again. The tape is drawn
+    anew after `DRAWS` windows.
+
+    Args:
+        rates: (members,) dropout rates, rounded to multiples of 1 / 256.
+        generator: Source of the tape and of the places.
+    """
+
+    WINDOWS, DRAWS = 4, 200
+
+    def __init__(self, rates: Sequence[float], generator: torch.Generator) -> None:
+        checked = [check_number("dropout", rate, 0, 1, open_high=True) for rate in rates]
+        self.dropped = (256 * torch.tensor(checked, dtype=torch.float32)).round().clamp(max=255)[:, None]
+        self.generator = generator
+        self.forget()
+
+    def forget(self) -> None:
+        """Give the memory back; the next mask comes from a new tape."""
+        self.tape, self.draws_left = torch.empty(len(self.dropped), 0), 0
+
+    def draw(self, width: int, n: int) -> Tensor:
+        """A mask for hidden units (members, width, n): 0 where one is dropped, and 1 on average."""
+        size = width * n
+        if not self.draws_left or self.tape.shape[1] < 2 * size:
+            self.tape, self.draws_left = self.random_tape(self.WINDOWS * size), self.DRAWS
+        self.draws_left -= 1
+        start = int(torch.randint(self.tape.shape[1] - size + 1, (), generator=self.generator))
+        return self.tape[:, start : start + size].unflatten(1, (width, n))
+
+    def random_tape(self, length: int) -> Tensor:
+        shape = len(self.dropped), length
+        # A byte for each element: this takes a fraction of the time of a random float.
         words = torch.empty(-(-math.prod(shape) // 8), dtype=torch.int64).random_(
             -(2**63), None, generator=self.generator
         )
-        return words.view(torch.int8)[: math.prod(shape)].view(shape).to(self.dropped.device)
+        numbers = words.view(torch.uint8)[: math.prod(shape)].view(shape)
+        return (numbers >= self.dropped).float().mul_(256 / (256 - self.dropped))
 
 
 class LinearInputs(nn.Module):
@@ -233,8 +264,7 @@ class LinearInputs(nn.Module):
         return x.clamp(self.low, self.high)
 
     def unsquash(self, x: Tensor) -> Tensor:
-        z = x[..., : self.n_numbers, :] / SQUASH_LIMIT
-        numbers = SQUASH_LIMIT * (z.exp() - (-z).exp()) / 2  # sinh, which ONNX runtimes do not have for float64
+        numbers = SQUASH_LIMIT * (x[..., : self.n_numbers, :] / SQUASH_LIMIT).sinh()
         return torch.cat([numbers, x[..., self.n_numbers :, :]], dim=-2)
 
     def forward(self, x: Tensor) -> Tensor:
