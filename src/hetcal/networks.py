@@ -129,6 +129,7 @@ class MemberMLPs(nn.Module):
         check_number("width", width, 1, integer=True)
         check_number("depth", depth, 1, integer=True)
         members = self.members = len(dropout)
+        self.width = width
         self.n_numbers, self.n_means, self.generator = n_numbers, n_outputs // 2, generator
         self.n_embedded = n_numbers if n_numbers <= self.MOST_EMBEDDED else 0
 

@@ -96,9 +96,16 @@ ATOMS = {"values": [0.0, 1.0], "lower": ["-inf", 0.5], "upper": [0.5, "inf"]}
 MEMBER_CHANGES: list[tuple[str, Any]] = [
     *(
         ("members", value)
-        for value in (None, [], 12, {"groups": 2}, {"groups": 2, "parts": 4, "nodes": [1, 1, 1], "rate": 0.1})
+        for value in (
+            None,
+            [],
+            12,
+            {"groups": 2},
+            {"groups": 2, "parts": 4, "width": 4, "nodes": [1, 1, 1], "rate": 0.1},
+        )
     ),
     *(("members/groups", value) for value in (0, 1, 3, 16, 10**9, 2**70, 2.0, "2", True, None, -2)),
+    *(("members/width", value) for value in (0, 7, 97, 10**9, 2**70, 16.0, "16", True, None, -16)),
     *(("members/nodes", value) for value in (64, [], [64, 1], [64, 1, 1, 1], "64", None)),
     *(
         (f"members/nodes/{kind}", value)
@@ -106,7 +113,7 @@ MEMBER_CHANGES: list[tuple[str, Any]] = [
         for value in (0, 10, 2**24, 2**25, 2**70, 64.0, "64", None, -1)
     ),
     *(("members/parts", value) for value in (0, 2, 3, 5, 16, 17, 10**9, 4.0, "4", -4)),
-    *(("settings/width", value) for value in (None, 3, 22_000, 10**9)),
+    *(("settings/width", value) for value in (3, 22_000, 10**9)),
     *(("settings/depth", value) for value in (None, 2, 400, 10**9)),
     *(("settings/estimator", name) for name in ("ensemble", "mc_dropout", "variance_head", "cross_ensembles", "own")),
     *(("settings/estimator_options", {"members": value}) for value in (1, 12, 10**9)),
@@ -139,7 +146,7 @@ CLASS_CHANGES: list[tuple[str, Any]] = [
     ("settings/likelihood", "eval"),
     ("settings/objective", "nll"),
     ("target", {"scales": [], "transforms": None, "atoms": None}),
-    ("members", {"groups": 2, "parts": 4, "nodes": [64, 1, 1]}),
+    ("members", {"groups": 2, "parts": 4, "width": 4, "nodes": [64, 1, 1]}),
     *(("classes/type", value) for value in ("datetime64[s]", "O", "V8", "int64", "bool", 5)),
     *(
         ("classes/values", v)
@@ -219,7 +226,7 @@ DOCUMENTS: dict[str, Craft] = {
     "manifest is empty": lambda parts: parts.file(""),
     "manifest is deep": lambda parts: parts.file(f'{SUM},"model":{DEEP}}}'),
     "manifest is huge": rewritten(lambda text: text + " " * 10**6),
-    "manifest has a key twice": rewritten(lambda text: text[:-1] + ',"format_version":4}'),
+    "manifest has a key twice": rewritten(lambda text: text[:-1] + ',"format_version":5}'),
     "manifest has its checksum twice": rewritten(lambda text: f"{text[:-1]},{SUM[1:]}}}"),
     "manifest has a byte order mark": rewritten(lambda text: "\ufeff" + text),
     "manifest with spaces": rewritten(lambda text: text.replace(',"', ', "', 1)),
@@ -238,7 +245,7 @@ DOCUMENTS: dict[str, Craft] = {
     "manifest with NaN": manifest(format_version=float("nan")),
     **{
         f"format version {v!r}"[:40]: manifest(format_version=v)
-        for v in (0, 1, 2, 3, 5, -1, "4", True, 4.0, None, [4], 10**4000)
+        for v in (0, 1, 2, 3, 4, 6, -1, "5", True, 5.0, None, [5], 10**4000)
     },
     "format version as long as a book": written("format_version", lambda text: "1" * 10**6),
     "wrong SHA-256": other_checksum(lambda digits: "0" * 64),

@@ -168,9 +168,10 @@ def test_models_that_would_not_come_back_are_not_saved(tmp_path):
     with pytest.raises(ValueError, match=r"family must be one of .* to be saved, got family=<.*Own"):
         fit_small().set_params(family=Own()).save(path)
     for changes, found in [
-        ({"width": 5}, "'networks.biases.0' F32 of shape \\(8, 4, 1\\) where F32 of shape \\(8, 5, 1\\)"),
-        ({"patience": 5}, "patience must be None for the estimator 'cross_ensemble'"),
+        ({"width": 5}, "fit into a model file, got .*the width of the members is that of the settings"),
+        ({"depth": 2}, "determined by its settings and weights, got .*'networks.biases.1' nothing where F32"),
+        ({"patience": 5}, "determined by its settings .*patience must be None for the estimator 'cross_ensemble'"),
     ]:
-        with pytest.raises(ValueError, match="determined by its settings and weights, got .*" + found):
+        with pytest.raises(ValueError, match=found):
             fit_small(estimator="cross_ensemble").set_params(**changes).save(path)
     assert list(tmp_path.iterdir()) == []

@@ -127,18 +127,22 @@ def with_numbers(document, n):
     [
         ({"members": None}, "members are those of a cross_ensemble"),
         ({"settings": {"estimator": "ensemble"}}, "members are those of a cross_ensemble"),
-        ({"members": {"groups": 17, "parts": 4, "nodes": [64, 1, 1]}}, "less than or equal to 16"),
-        ({"members": {"groups": 2, "parts": 10**6, "nodes": [64, 1, 1]}}, "less than or equal to 16"),
-        ({"members": {"groups": 0, "parts": 4, "nodes": [64, 1, 1]}}, "greater than or equal to 1"),
+        ({"members": {"groups": 17, "parts": 4, "width": 4, "nodes": [64, 1, 1]}}, "less than or equal to 16"),
+        ({"members": {"groups": 2, "parts": 10**6, "width": 4, "nodes": [64, 1, 1]}}, "less than or equal to 16"),
+        ({"members": {"groups": 0, "parts": 4, "width": 4, "nodes": [64, 1, 1]}}, "greater than or equal to 1"),
+        (
+            {"members": {"groups": 2, "parts": 4, "width": 40_000, "nodes": [64, 1, 1]}, "settings": {"width": None}},
+            "width, times members or 10, is at most 262144",
+        ),
         ({"settings": {"width": 40_000}}, "width, times members or 10, is at most 262144"),
         ({"settings": {"width": None, "depth": 700}}, "at most 5000 layers"),
         ({"labels": 132_000}, "columns times members are at most 1048576"),
         (
-            {"members": {"groups": 16, "parts": 16, "nodes": [64, 1, 1]}, "columns": 100},
+            {"members": {"groups": 16, "parts": 16, "width": 4, "nodes": [64, 1, 1]}, "columns": 100},
             "numbers times members are at most 16384",
         ),
         (
-            {"members": {"groups": 16, "parts": 16, "nodes": [64, 1, 1]}, "target": 65},
+            {"members": {"groups": 16, "parts": 16, "width": 4, "nodes": [64, 1, 1]}, "target": 65},
             "times targets, is at most 262144",
         ),
         ({"target": 4_097}, "times targets, is at most 262144"),
@@ -167,6 +171,7 @@ def test_as_many_members_as_fit(cross_document):
     for n in (256, 1_000):
         document = {**cross_document, "columns": with_numbers(cross_document, n)}
         document["settings"] = {**document["settings"], "width": None, "depth": None}
+        document["members"] = {**document["members"], "width": 128}
         read = schema.RegressorDocument.model_validate(document)
         assert (read.n_numbers, read.n_members) == (n, 8)
         assert read.least_weights == 8 * 128 * (n + 2 * 128 + 1) + 5 * read.members.nodes[0] + 4 * sum(

@@ -28,7 +28,7 @@ from hetcal.model_files.learned import (
 )
 from hetcal.tabular.defaults import NETWORK_SIZES
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 OWN = "own"  # the user's own network, estimator, objective or likelihood, which must be passed to `load`
 # Limits on what a file may request when it is loaded and used, since a few bytes can name any number. Even a layer with
 # few weights takes kilobytes. Draws are kept for every pass and unit, four bytes each. A block of 1024 rows takes 4
@@ -98,12 +98,12 @@ class SettingsDocument(Document):
                 raise ValueError(f"{name} is from 1 to {most} in a model file")
         if self.network is not None:
             return self  # width and depth are those of the built-in network
-        self.check_size(self.count("members"))
+        self.check_size(self.count("members"), self.sizes[0])
         return self
 
-    def check_size(self, members: int) -> None:
+    def check_size(self, members: int, width: int) -> None:
         """Refuse built-in networks that would take too much memory."""
-        width, depth = self.sizes
+        depth = self.sizes[1]
         if members * (depth + 1) > MOST_LAYERS:
             raise ValueError(f"a model file has at most {MOST_LAYERS} layers, over all members")
         if self.passes * width * max(depth, ROW_MULTIPLE) > MOST_DRAWS:
@@ -119,7 +119,7 @@ class SettingsDocument(Document):
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Width and depth of the built-in network."""
+        """Width and depth of the built-in network; the width of members that hold out rows may be less."""
         usual = NETWORK_SIZES[self.is_cross]
         return self.width or usual["width"], self.depth or usual["depth"]
 
@@ -163,6 +163,7 @@ class MembersDocument(Document):
 
     groups: Annotated[int, Field(ge=1, le=MOST_GROUPS)]
     parts: Annotated[int, Field(ge=1, le=MOST_PARTS)]
+    width: Count
     # Of all trees: of forests, of boosted trees for the mean, and for sigma.
     nodes: Annotated[list[NodeCount], Field(min_length=3, max_length=3)]
 
@@ -210,8 +211,13 @@ class ModelDocument(Document):
         """The smallest number of weights that the built-in network can have; 0 for the user's own network."""
         if self.settings.network is not None:
             return 0
-        width, depth = self.settings.sizes
+        width, depth = self.width, self.settings.sizes[1]
         return self.n_members * width * (self.n_inputs + (depth - 1) * width + self.n_targets)
+
+    @property
+    def width(self) -> int:
+        """Of the built-in network."""
+        return self.settings.sizes[0]
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -244,6 +250,10 @@ class RegressorDocument(ModelDocument):
         return super().n_members if self.members is None else self.members.groups * self.members.parts
 
     @property
+    def width(self) -> int:
+        return super().width if self.members is None else self.members.width
+
+    @property
     def n_answers(self) -> int:
         if self.members is None:
             return super().n_answers
@@ -265,7 +275,9 @@ class RegressorDocument(ModelDocument):
         if self.n_members * self.n_inputs > MOST_INPUTS:
             raise ValueError(f"columns times members are at most {MOST_INPUTS} in a model file")
         if self.settings.network is None:
-            self.settings.check_size(self.n_members)
+            if self.settings.width not in (None, self.width):
+                raise ValueError("the width of the members is that of the settings, if these have one")
+            self.settings.check_size(self.n_members, self.width)
             embedded = self.n_numbers if self.n_numbers <= MOST_EMBEDDED else 0
             if self.n_members * embedded * WAVES > MOST_UNITS:
                 raise ValueError(f"numbers times members are at most {MOST_UNITS // WAVES} in a model file")

@@ -24,6 +24,7 @@ from hetcal.metrics.history import History
 from hetcal.model_files import learned, schema
 from hetcal.model_files.archive import Contents, explain
 from hetcal.tabular.building import EnsembleLayout
+from hetcal.tabular.defaults import NETWORK_SIZES
 from hetcal.tabular.encoding import TableEncoder, Vocabulary
 from hetcal.transforms import TRANSFORMS, PerTarget, Quantile, Standardizer, TargetTransform, YeoJohnson
 
@@ -227,7 +228,8 @@ def describe_members(estimator: nn.Module) -> dict[str, Any] | None:
     if not isinstance(estimator, CrossEnsemble):
         return None
     nodes = [estimator.forest_members.trees.n_nodes, *estimator.boosted_members.n_nodes]
-    return {"groups": estimator.n_groups, "parts": estimator.n_parts, "nodes": nodes}
+    width = int(getattr(estimator.networks, "width", NETWORK_SIZES[True]["width"]))  # a user's network has none
+    return {"groups": estimator.n_groups, "parts": estimator.n_parts, "width": width, "nodes": nodes}
 
 
 def restore_layout(document: schema.ModelDocument) -> EnsembleLayout | None:
@@ -237,7 +239,7 @@ def restore_layout(document: schema.ModelDocument) -> EnsembleLayout | None:
         return None
     groups = (MemberGroup(0.0, 0.0),) * members.groups
     forests, means, stds = members.nodes
-    return EnsembleLayout(document.n_numbers, groups, members.parts, (forests, means, stds))
+    return EnsembleLayout(document.n_numbers, groups, members.parts, members.width, (forests, means, stds))
 
 
 def describe_classes(classes: NDArray[Any]) -> dict[str, Any]:

@@ -94,12 +94,14 @@ class EnsembleLayout:
         n_numbers: The first columns of the encoded table, which are numbers.
         groups: The settings of each group of members.
         n_parts: Members of each group.
+        width: Of the hidden layers, unless the model has a width of its own.
         n_nodes: Nodes of the trained trees, to load a model file; see `CrossEnsemble`.
     """
 
     n_numbers: int
     groups: tuple[MemberGroup, ...]
     n_parts: int
+    width: int
     n_nodes: tuple[int, int, int] = (1, 1, 1)
 
 

@@ -38,7 +38,7 @@ from hetcal.tabular.building import (
     resolve_estimator,
 )
 from hetcal.tabular.columns import Table, check_unique_columns, read_table
-from hetcal.tabular.defaults import NETWORK_SIZES
+from hetcal.tabular.defaults import NETWORK_SIZES, usual_width
 from hetcal.tabular.encoding import TableEncoder
 from hetcal.tabular.preparing import ReadTarget, TrainingRows, prepare_table
 from hetcal.tabular.rows import draw_seed
@@ -231,11 +231,12 @@ class TabularModel(BaseEstimator):
             check_two_groups(rows.groups)
         n, n_inputs = rows.x.shape
         in_memory = round(rows.copies.sum()) if rows.are_repeated else n
-        groups = plan_groups(in_memory if stream is None else len(stream), n_inputs)
+        n_rows = in_memory if stream is None else len(stream)
+        groups = plan_groups(n_rows, n_inputs)
         if self.network is not None:
             groups = [MemberGroup(0.0, 0.0)] * 2  # the same network in both; they differ in their parts
         n_numbers = len(np.ravel(rows.encoder.scaler.spread))
-        layout = EnsembleLayout(n_numbers, tuple(groups), number_of_parts(n, rows.groups))
+        layout = EnsembleLayout(n_numbers, tuple(groups), number_of_parts(n, rows.groups), usual_width(n_rows))
         ensemble = self._build(n_inputs, rows.n_targets, family, rows.seed, layout).to(self.device)
         assert isinstance(ensemble, CrossEnsemble)
         weight = torch.from_numpy(rows.weights / rows.weights.mean()).float()
@@ -280,10 +281,12 @@ class TabularModel(BaseEstimator):
         self, n_inputs: int, n_targets: int, family: str | Family, seed: int, layout: EnsembleLayout | None = None
     ) -> nn.Module:
         """Build the estimator and its network, both newly initialized from the seed."""
-        sizes = {**NETWORK_SIZES[self._is_cross], **self._given(("width", "depth", "dropout"))}
+        given = self._given(("width", "depth", "dropout"))
+        sizes = {**NETWORK_SIZES[self._is_cross], **given}
         if self._is_cross:
             if layout is None:
                 raise ValueError("a layout of the members must be given for 'cross_ensemble'")
+            sizes["width"] = given.get("width", layout.width)
             ensemble = build_cross_ensemble(layout, self.network, n_inputs, n_targets, seed, **sizes)
             if self.network is not None:
                 check_inputs(ensemble, n_inputs)
