@@ -91,7 +91,8 @@ class BoostingRows:
 
     def __init__(self, x: Floats, weights: Floats, seen: Sequence[NDArray[np.intp]], seed: int) -> None:
         self.x, self.weights, self.seen = x, weights, seen
-        self.generator = np.random.default_rng(seed)
+        # One generator for all trees: to seed one takes as long as to grow a small tree.
+        self.generator, self.tree_generator = np.random.default_rng(seed), np.random.RandomState(seed % 2**32)
         held_out = np.ones((len(seen), len(x)), dtype=bool)
         for row, numbers in zip(held_out, seen, strict=True):
             row[numbers] = False
@@ -134,7 +135,7 @@ class BoostingRows:
             max_depth=depth,
             min_samples_leaf=self.least_leaf,
             max_features=min(-(-x.shape[1] // 2), MOST_COLUMNS, MOST_CELLS // len(x)),
-            random_state=int(self.generator.integers(2**31)),
+            random_state=self.tree_generator,
         )
         with config_context(assume_finite=True, skip_parameter_validation=True):
             return tree.fit(x, y, sample_weight=weights, check_input=False).tree_
