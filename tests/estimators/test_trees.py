@@ -59,11 +59,12 @@ def test_missing_trees_are_zero():
 
 
 def test_no_trees_at_all():
-    """Neither before trees were put nor if there are none."""
+    """Neither before trees were put nor if there are none: then a single leaf of zeros is looked up."""
     trees, x = Trees(2, 3, 1), torch.zeros(5, 4)
     assert_allclose(trees(x), np.zeros((2, 3, 5, 1)))
     trees.put([[], []])
-    assert (trees.n_nodes, trees.used, trees.depth) == (1, 0, 0)
+    assert (trees.n_nodes, trees.used, trees.depth) == (1, 1, 0)
+    assert_allclose(trees(x), np.zeros((2, 1, 5, 1)))
     assert trees(x).sum(1).shape == (2, 5, 1)
 
 

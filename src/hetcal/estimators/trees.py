@@ -106,7 +106,7 @@ class Trees(nn.Module):
 
     def measure(self) -> None:
         """Count the lookups and trees that are needed; after `put`, and when a model file was read."""
-        self.used = int((self.roots != 0).sum(1).max())
+        self.used = max(1, int((self.roots != 0).sum(1).max()))  # a graph cannot have an axis of length 0
         nodes, self.depth = self.roots.unique().long(), 0
         while self.depth < MOST_DEPTH and len(nodes := nodes[self.right[nodes] != nodes]):
             nodes, self.depth = torch.cat([nodes + 1, self.right[nodes].long()]).unique(), self.depth + 1
