@@ -167,14 +167,14 @@ def test_members_fit_into_memory(cross_document, changes, message):
 
 
 def test_as_many_members_as_fit(cross_document):
-    """The limits leave room for all that a fit makes: eight members, with 256 embedded numbers or many columns."""
+    """The limits leave room for all that a fit makes: 16 members, with 256 embedded numbers or many columns."""
     for n in (256, 1_000):
         document = {**cross_document, "columns": with_numbers(cross_document, n)}
         document["settings"] = {**document["settings"], "width": None, "depth": None}
         document["members"] = {**document["members"], "width": 128}
         read = schema.RegressorDocument.model_validate(document)
-        assert (read.n_numbers, read.n_members) == (n, 8)
-        assert read.least_weights == 8 * 128 * (n + 2 * 128 + 1) + 5 * read.members.nodes[0] + 4 * sum(
+        assert (read.n_numbers, read.n_members) == (n, 16)
+        assert read.least_weights == 16 * 128 * (n + 2 * 128 + 1) + 5 * read.members.nodes[0] + 4 * sum(
             read.members.nodes[1:]
         )
 

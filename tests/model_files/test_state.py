@@ -70,7 +70,7 @@ def test_several_targets(tmp_path, transform):
 
 def test_members_and_atoms(tmp_path):
     """How many members there are depends on the table; a grid of values and a cap have infinite ends."""
-    for n, members in ((4, 4), (N, 8)):
+    for n, members in ((4, 4), (N, 16)):
         model = HCRegressor(**SMALL).fit(X[:n], Y[:n])
         loaded = check_round_trip(model, tmp_path / "model")
         assert loaded.estimator_.networks.members == members

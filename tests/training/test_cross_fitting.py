@@ -82,6 +82,13 @@ def test_a_group_of_most_rows_is_a_part_of_its_own():
     assert len(set(part)) == 4
 
 
+def test_more_parts_for_few_rows():
+    """The number of rows decides, not that of the groups, which only limit it."""
+    assert [number_of_parts(n, None) for n in (3, 10, 600, 601)] == [2, 5, 8, 4]
+    assert [number_of_parts(n, np.arange(n) % 7) for n in (600, 601)] == [3, 3]
+    assert [number_of_parts(n, np.arange(n) % 300) for n in (600, 601)] == [8, 4]
+
+
 @pytest.mark.parametrize(("n", "groups"), [(2, None), (3, None), (5, None), (8, None), (1000, None), (40, 2), (40, 5)])
 def test_no_part_is_empty_and_every_member_has_rows(n, groups):
     """From two rows, or two groups, on."""

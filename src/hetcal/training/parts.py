@@ -12,6 +12,8 @@ from hetcal.splitting import Keys, Use, hash_keys, uniform_of
 from hetcal.training.rows import GroupNumbers
 
 PARTS = 4
+# With few rows a member should see most of them, and training is cheap.
+FEWER_ROWS, PARTS_OF_FEWER_ROWS = 600, 8
 # A member also holds out this fraction of the next member's part: rows that two members of a group have not seen.
 SHARED_FRACTION = 1 / 8
 
@@ -78,9 +80,9 @@ def draw_parts(n: int, groups: GroupNumbers, parts: int, generator: np.random.Ge
 
 
 def number_of_parts(n: int, groups: GroupNumbers) -> int:
-    """Four, fewer only for very few rows or groups."""
+    """Four, or eight for few rows; less only for very few rows or groups."""
     units = n if groups is None else len(np.unique(groups))
-    return int(np.clip(units // 2, 2, PARTS))
+    return int(np.clip(units // 2, 2, PARTS_OF_FEWER_ROWS if n <= FEWER_ROWS else PARTS))
 
 
 @dataclass(frozen=True)
