@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from hetcal import HCRegressor
-from hetcal.training.parts import PARTS, SHARED_FRACTION
+from hetcal.training.parts import SHARED_FRACTION, number_of_parts
 from hetcal.training.settings import CrossFitSettings
 
 CASES = [(500, 10), (1_000, 10), (10_000, 10), (100_000, 10), (500_000, 10), (1_000, 100), (1_000, 1_000)]
@@ -60,7 +60,7 @@ def operations(model: HCRegressor, batch: int) -> float:
 def measure(n: int, columns: int, threads: int, highest: float) -> tuple[str, float]:
     X, y = table(n, columns)
     step, rest, model = timed_fit(X, y)
-    n_train = int(n * (1 - (1 + SHARED_FRACTION) / PARTS))
+    n_train = int(n * (1 - (1 + SHARED_FRACTION) / number_of_parts(n, None)))
     settings = CrossFitSettings()
     planned, batch = settings.steps_for(n_train), settings.batch_for(n_train)
     whole = rest + planned * step

@@ -192,8 +192,8 @@ class MemberMLPs(nn.Module):
 class DropoutTape:
     """Dropout masks of all members: windows at random places of a longer tape of random numbers.
 
-    To draw every mask anew takes as long as a matrix product. Within a window all elements are independent; two windows
-    may overlap, but then their places differ, so that a unit is not dropped for the same rows again. The tape is drawn
+    To draw every mask anew takes almost as long as a matrix product. Within a window all elements are independent; two
+    windows may overlap, but hardly ever at the same place, so that other units are dropped for a row. The tape is drawn
     anew after `DRAWS` windows.
 
     Args:

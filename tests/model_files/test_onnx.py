@@ -97,7 +97,7 @@ def fit(X, y, **settings):
 
 @cache
 def fitted(case):
-    # Few rows for shallow trees, where there are any: every level of them takes torch's exporter a second.
+    # Few rows for shallow trees, where there are any: every level adds operations, and exporting them takes long.
     X = table(40 if case in ("cross_ensemble", "members") else 200, seed=0)
     y = target(X)
     if case == "members":
