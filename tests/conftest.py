@@ -1,5 +1,6 @@
 import os
 import secrets
+import signal
 import sys
 import warnings
 from pathlib import Path
@@ -14,6 +15,8 @@ import pytest
 import torch
 
 torch.set_num_threads(1)  # two test processes run side by side
+# A shell ignores Ctrl-C for what it starts in the background, and so would the processes of these tests.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

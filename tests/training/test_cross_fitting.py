@@ -51,8 +51,9 @@ def started(rows, parts=PARTS, objective=crps_loss, **settings):
 
 
 @pytest.fixture
-def never_hopeless(monkeypatch):
-    monkeypatch.setattr(CrossFit, "is_hopeless", lambda self, step: False)
+def never_in_vain(monkeypatch):
+    """No cycle of the learning rate is taken for one that brought nothing."""
+    monkeypatch.setattr(CrossFit, "goes_on_after", lambda self, step: True)
 
 
 # --- who holds out what ---------------------------------------------------------------------------------------------
@@ -146,7 +147,7 @@ def test_repeated_rows_train_on_all_rows():
 # --- batches and steps ----------------------------------------------------------------------------------------------
 
 
-def test_no_member_trains_on_rows_that_it_holds_out(monkeypatch, never_hopeless):
+def test_no_member_trains_on_rows_that_it_holds_out(monkeypatch, never_in_vain):
     """Batches of equal size; in each pass a member sees each of its rows at most once."""
     run = started(table(), max_epochs=3, batch_size=8)
     seen, original = [], CrossFit.orders
@@ -165,7 +166,7 @@ def test_no_member_trains_on_rows_that_it_holds_out(monkeypatch, never_hopeless)
 
 
 @pytest.mark.parametrize("max_steps", [1, 2, 7, 10, 31])
-def test_max_steps_is_exact(never_hopeless, max_steps):
+def test_max_steps_is_exact(never_in_vain, max_steps):
     run = started(table(), max_steps=max_steps)
     run.train()
     assert run.steps_done == max_steps
@@ -173,33 +174,36 @@ def test_max_steps_is_exact(never_hopeless, max_steps):
     assert len(run.history) >= 1
 
 
-def test_few_steps_are_not_taken_for_hopeless():
-    """Of ten steps more than two are taken: that the first ones help must not be lost in rounding."""
+def test_few_steps_are_not_taken_for_a_cycle():
+    """Of ten steps all are taken: a cycle of a step or two brings little even where training helps."""
     run = started(table(), max_steps=10, learning_rate=0.05)
     run.train()
     assert run.steps_done == 10
 
 
-def test_max_epochs_is_exact(never_hopeless):
+def test_max_epochs_is_exact(never_in_vain):
     """So many passes over the rows of a member, counted in whole batches."""
     run = started(table(), max_epochs=2, batch_size=10)
     run.train()
     assert run.steps_done == 2 * (run.n_train // 10)
 
 
-def test_hopeless_after_a_cycle_without_gain():
-    """Nothing better than before the last cycle in any group; a gain in one of them is enough to go on."""
-    run = started(table(), max_steps=150)
-    ends = [round(end * 150) for end in cross_fitting.CYCLE_ENDS]
-    run.found_at[:] = ends[0]
-    assert run.is_hopeless(ends[1])
-    assert not run.is_hopeless(ends[1] + 1)
-    run.found_at[1] = ends[0] + 1
-    assert not run.is_hopeless(ends[1])
-    assert not run.is_hopeless(ends[-1])
+def test_the_end_after_a_cycle_in_vain():
+    """Less than 2 % better than at the end of the cycle before, in all groups; a gain in one of them is enough."""
+    run = started(table())
+    run.steps = 1500
+    ends = [round(end * run.steps) for end in cross_fitting.CYCLE_ENDS]
+    run.lowest = torch.tensor([0.5, 0.6])
+    assert run.goes_on_after(ends[0])  # there is nothing to compare with
+    run.lowest = torch.tensor([0.495, 0.58])
+    assert run.goes_on_after(ends[1])
+    run.lowest = torch.tensor([0.49, 0.57])
+    assert run.goes_on_after(ends[2] - 1)
+    assert not run.goes_on_after(ends[2])
+    assert run.goes_on_after(ends[3])  # the last step ends training anyway
 
 
-def test_max_seconds_stops_and_says_so(monkeypatch, never_hopeless):
+def test_max_seconds_stops_and_says_so(monkeypatch, never_in_vain):
     """With a clock that ticks once a step: training stops when the time is over, after a last look."""
     ticks = iter(range(1000))
     monkeypatch.setattr(cross_fitting, "monotonic", lambda: float(next(ticks)))
@@ -275,11 +279,11 @@ def looks(monkeypatch):
     """The scores of each group and all weights at every look, computed beside the training."""
     original, seen = CrossFit.look, []
 
-    def look(self, step, index, weight):
+    def look(self, index, weight):
         self.ensemble.eval()
         seen.append((held_out_scores(self), weights_of(self.ensemble)))
         self.ensemble.train()
-        original(self, step, index, weight)
+        original(self, index, weight)
 
     monkeypatch.setattr(CrossFit, "look", look)
     return seen
@@ -296,7 +300,7 @@ def assert_best_look_kept(ensemble, looks):
 
 
 @pytest.mark.parametrize("n_targets", [1, 2])
-def test_each_group_keeps_the_weights_of_its_best_look(looks, never_hopeless, n_targets):
+def test_each_group_keeps_the_weights_of_its_best_look(looks, never_in_vain, n_targets):
     """By the mean CRPS over the held-out rows of all its members; the groups may differ in it."""
     rows = table(n_targets=n_targets)
     ensemble = ensemble_for(rows)
@@ -309,7 +313,7 @@ def test_each_group_keeps_the_weights_of_its_best_look(looks, never_hopeless, n_
     assert_allclose(history.criterion, [scores.mean() for scores, _ in looks], rtol=1e-4)
 
 
-def test_statistics_of_a_network_are_those_of_its_best_look(never_hopeless):
+def test_statistics_of_a_network_are_those_of_its_best_look(never_in_vain):
     """The running means of batch norm belong to the weights that are kept, not to the last step."""
     rows = table()
     network = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
@@ -337,7 +341,7 @@ def test_statistics_of_a_network_are_those_of_its_best_look(never_hopeless):
     assert not states[-1][0].any()
 
 
-def test_parts_of_different_size_are_padded_without_effect(looks, never_hopeless):
+def test_parts_of_different_size_are_padded_without_effect(looks, never_in_vain):
     """The largest part has 64 rows, the smallest 5: rows that fill up a part must not count."""
     groups = np.where(np.arange(80) < 64, 0, np.arange(80) - 63)
     rows = table(80, groups=groups)
@@ -444,7 +448,7 @@ def nan_loss(prediction, y):
     return crps_loss(prediction, y) * float("nan")
 
 
-def test_interruption_keeps_the_best_weights(looks, never_hopeless):
+def test_interruption_keeps_the_best_weights(looks, never_in_vain):
     rows = table()
     ensemble = ensemble_for(rows)
     objective = Trouble({41}, interrupt)
@@ -461,7 +465,7 @@ def test_interruption_before_the_first_look_keeps_nothing():
         cross_fit(ensemble_for(rows), Trouble({3}, interrupt), rows, CrossFitSettings(max_steps=60))
 
 
-def test_interruption_while_weights_are_kept(looks, never_hopeless, monkeypatch):
+def test_interruption_while_weights_are_kept(looks, never_in_vain, monkeypatch):
     """Ctrl-C between two tensors of the second look that improves: all weights are those of the first."""
     rows, calls, states = table(), iter(range(1000)), CrossFit.states
     ensemble = ensemble_for(rows)
@@ -480,7 +484,7 @@ def test_interruption_while_weights_are_kept(looks, never_hopeless, monkeypatch)
         assert torch.equal(value, looks[0][1][name]), name
 
 
-def test_a_step_that_is_not_finite_is_omitted(never_hopeless):
+def test_a_step_that_is_not_finite_is_omitted(never_in_vain):
     """The weights stay finite, and training goes on."""
     run = started(table(), objective=Trouble({2, 5}, nan_loss), max_steps=20)
     run.train()
@@ -490,7 +494,7 @@ def test_a_step_that_is_not_finite_is_omitted(never_hopeless):
 
 
 @pytest.mark.parametrize(("first", "steps"), [(3, 100), (0, 5), (0, 1)])
-def test_loss_that_stays_not_finite_is_an_error(never_hopeless, first, steps):
+def test_loss_that_stays_not_finite_is_an_error(never_in_vain, first, steps):
     """Also if there are so few steps that none is left: initial weights are not a fit."""
     rows = table()
     objective = Trouble(set(range(first, 1000)), nan_loss)

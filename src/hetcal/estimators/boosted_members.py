@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hetcal._checks import Floats
-from hetcal.estimators.trees import GrownTree, Trees, read_tree
+from hetcal.estimators.trees import GrownTree, Trees, grow_tree, read_tree
 
 # Trees of each member, for the mean and for sigma, at most; growing ends after so many trees without an improvement.
-MEAN_TREES, STD_TREES, PATIENCE = 150, 60, 30
-RATE = 0.07
+MEAN_TREES, STD_TREES, PATIENCE = 100, 40, 20
+RATE = 0.1
 MEAN_DEPTH, STD_DEPTH = 7, 3
 # A tree grows from this share of the rows, at most so many; a split is by one of half of the columns, at most so many,
 # and fewer where there are many rows: what a split costs is the product.
@@ -121,24 +121,21 @@ class BoostingRows:
             count = max(1, min(round(ROW_SHARE * len(numbers)), MOST_ROWS))
             chosen = self.generator.choice(numbers, count, replace=False)
             weights = None if self.are_equal else self.weights[chosen]
-            tree = self.grow_tree(self.x[chosen], gradients[member, chosen], weights, depth)
+            tree = grow_tree(self.new_tree(depth, count), self.x[chosen], gradients[member, chosen], weights)
             grown.append(read_tree(tree, tree.value[:, :, 0]))
             steps[member] = tree.predict(self.x).reshape(steps[member].shape)
         return grown, steps
 
-    def grow_tree(self, x: Floats, y: Floats, weights: Floats | None, depth: int) -> Any:
-        """A tree of scikit-learn, without its checks, which take as long as a small tree; equal weights are omitted."""
-        from sklearn import config_context
+    def new_tree(self, depth: int, n: int) -> Any:
+        """A tree of scikit-learn that will grow from n rows."""
         from sklearn.tree import DecisionTreeRegressor  # slow to import, and only training needs it
 
-        tree = DecisionTreeRegressor(
+        return DecisionTreeRegressor(
             max_depth=depth,
             min_samples_leaf=self.least_leaf,
-            max_features=min(-(-x.shape[1] // 2), MOST_COLUMNS, MOST_CELLS // len(x)),
+            max_features=min(-(-self.x.shape[1] // 2), MOST_COLUMNS, MOST_CELLS // n),
             random_state=self.tree_generator,
         )
-        with config_context(assume_finite=True, skip_parameter_validation=True):
-            return tree.fit(x, y, sample_weight=weights, check_input=False).tree_
 
 
 @dataclass(frozen=True, eq=False)

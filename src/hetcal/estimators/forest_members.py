@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hetcal._checks import Floats
-from hetcal.estimators.trees import MOST_DEPTH, GrownTree, Trees, read_tree
+from hetcal.estimators.trees import MOST_DEPTH, GrownTree, Trees, grow_tree, read_tree
 
 # Trees of each member, and the most rows that a tree grows from, which bounds the size of a model.
 TREES, MOST_ROWS = 24, 20_000
@@ -74,23 +74,16 @@ class ForestMembers(nn.Module):
 
 def grow_forest(x: Floats, y: Floats, weights: Floats, seed: int) -> list[GrownTree]:
     """Grow the trees of one member, with means and variances of their leaves."""
-    from sklearn.ensemble import ExtraTreesRegressor  # slow to import, and only training needs it
+    from sklearn.tree import ExtraTreeRegressor  # slow to import, and only training needs it
 
-    forest = ExtraTreesRegressor(
-        TREES,
-        max_depth=MOST_DEPTH,
-        bootstrap=len(x) > MOST_ROWS,
-        max_samples=MOST_ROWS if len(x) > MOST_ROWS else None,
-        random_state=seed,
-        n_jobs=1,
-    )
-    forest.fit(x, y if y.shape[1] > 1 else y[:, 0], sample_weight=weights)
-    leaves = forest.apply(x)
+    # The trees of `ExtraTreesRegressor`, without its checks, which take longer than to grow small trees.
+    generator = np.random.RandomState(seed)
     trees = []
-    for number, fitted in enumerate(forest.estimators_):
-        tree = fitted.tree_
-        mean = tree.value[:, :, 0]
-        leaf = leaves[:, number]
+    for _ in range(TREES):
+        sample = generator.choice(len(x), MOST_ROWS, replace=False) if len(x) > MOST_ROWS else slice(None)
+        model = ExtraTreeRegressor(max_depth=MOST_DEPTH, random_state=generator.randint(2**31 - 1))
+        tree = grow_tree(model, x[sample], y[sample], weights[sample])
+        leaf, mean = tree.apply(x), tree.value[:, :, 0]
         total = np.maximum(np.bincount(leaf, weights, tree.node_count), 1e-300)
         squares = [
             np.bincount(leaf, weights * (column - mean[leaf, j]) ** 2, tree.node_count) for j, column in enumerate(y.T)

@@ -36,8 +36,16 @@ class GrownTree:
     values: Floats
 
 
+def grow_tree(tree: Any, x: Floats, y: Floats, weights: Floats | None) -> Any:
+    """Fit a tree of scikit-learn without its checks, which take as long as a small tree; return its `tree_`."""
+    from sklearn import config_context  # slow to import, and only training needs it
+
+    with config_context(assume_finite=True, skip_parameter_validation=True):
+        return tree.fit(x, y, sample_weight=weights, check_input=False).tree_
+
+
 def read_tree(tree: Any, values: Floats) -> GrownTree:
-    """The structure of a fitted `sklearn.tree` (its attribute `tree_`), with values of its nodes, (nodes, columns)."""
+    """The structure of a grown tree of scikit-learn, with values of its nodes, (nodes, columns)."""
     is_leaf = tree.children_left < 0
     return GrownTree(
         np.where(is_leaf, 0, tree.feature),

@@ -7,7 +7,6 @@ its own, its held-out residuals would be too small.)
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from time import monotonic
 
 import numpy as np
@@ -32,6 +31,9 @@ from hetcal.training.workers import ALONE, State
 LOOKS, LOOK_ROWS = 45, 2000
 # The learning rate anneals to almost 0 at the end of each of four cycles, each twice as long as the one before.
 CYCLE_ENDS = (1 / 15, 3 / 15, 7 / 15, 1.0)
+# A cycle that lowers the held-out CRPS of no group by this share is the last one: the next takes as long as all before.
+# It is not judged before so many steps.
+WORTHWHILE, LEAST_STEPS = 0.02, 100
 PREDICTION_ROWS = 1024
 # Gradients are clipped to this multiple of their usual norm.
 GRADIENT_CLIP = 3.0
@@ -110,7 +112,7 @@ class CrossFit:
         self.best = {name: value.detach().clone() for name, value in self.states()}
         device = rows.y.device
         self.lowest = torch.full((ensemble.n_groups,), math.inf, device=device)
-        self.found_at = torch.zeros(ensemble.n_groups, dtype=torch.int64, device=device)  # steps
+        self.lowest_before = self.lowest  # at the end of the cycle before
         self.usual_norm, self.bad_steps = math.inf, 0
 
     def divide(self) -> tuple[Sequence[RowIndex], Sequence[RowIndex], Sequence[Tensor]]:
@@ -158,15 +160,13 @@ class CrossFit:
                 bar.update(self.steps_done - bar.done)
                 is_late = limit is not None and self.workers.any(monotonic() - start > limit)
                 if step + 1 in look_at or is_late:
-                    self.look(step + 1, *validation)
+                    self.look(*validation)
+                    is_worthwhile = self.goes_on_after(step + 1)
                     self.workers.save(self.name, self.state)
                     bar.set_postfix(held_out=f"{self.history.criterion[-1]:.4f}")
-                if is_late:
-                    self.history.stopped = "max_seconds"
-                    return
-                if self.is_hopeless(step + 1):
-                    self.history.stopped = "patience"
-                    return
+                    if is_late or not is_worthwhile:
+                        self.history.stopped = "max_seconds" if is_late else "patience"
+                        return
         self.history.stopped = "max_steps"
 
     def state(self) -> State:
@@ -174,7 +174,7 @@ class CrossFit:
         return {
             "weights": {name: value.detach().clone() for name, value in self.states()},
             "best": self.best,
-            "lowest": [self.lowest, self.found_at],
+            "lowest": [self.lowest, self.lowest_before],
             "optimizer": self.optimizer.state_dict(),
             "counts": [self.usual_norm, self.bad_steps, self.steps_done],
             "history": asdict(self.history),
@@ -187,7 +187,7 @@ class CrossFit:
         if state is not None:
             for name, value in self.states():
                 value.copy_(state["weights"][name])
-            self.best, (self.lowest, self.found_at) = state["best"], state["lowest"]
+            self.best, (self.lowest, self.lowest_before) = state["best"], state["lowest"]
             self.optimizer.load_state_dict(state["optimizer"])
             self.usual_norm, self.bad_steps, self.steps_done = state["counts"]
             self.history = History(**state["history"])
@@ -267,7 +267,7 @@ class CrossFit:
         return index, self.rows.weight[index] * torch.from_numpy(is_real)[:, keep].to(self.rows.weight)
 
     @torch.no_grad()
-    def look(self, step: int, index: Tensor, weight: Tensor) -> None:
+    def look(self, index: Tensor, weight: Tensor) -> None:
         """Judge the weights by the held-out CRPS of each group, and keep them where they are the best so far."""
         ensemble, groups = self.ensemble, self.ensemble.n_groups
         ensemble.eval()
@@ -280,7 +280,6 @@ class CrossFit:
         )
         is_better = totals < self.lowest
         self.lowest = torch.where(is_better, totals, self.lowest)
-        self.found_at = torch.where(is_better, step, self.found_at)
         chosen = is_better.repeat_interleave(ensemble.n_parts)
         if is_better.any():
             # All at once: Ctrl-C must not leave some weights of this look and some of an earlier one.
@@ -302,11 +301,12 @@ class CrossFit:
         record.append_to(self.history.train)
         self.history.criterion.append(float(totals.mean()))
 
-    def is_hopeless(self, step: int) -> bool:
-        """Whether a whole cycle of the learning rate, which just ended, has brought nothing in any group."""
-        ends = [round(end * self.steps) for end in CYCLE_ENDS]
-        before = next((earlier for earlier, end in pairwise(ends[:-1]) if end == step), None)
-        return before is not None and bool((self.found_at <= before).all())
+    def goes_on_after(self, step: int) -> bool:
+        """Whether training goes on after this step: unless a cycle of the learning rate ends in vain for all groups."""
+        if step < LEAST_STEPS or step not in {round(end * self.steps) for end in CYCLE_ENDS[:-1]}:
+            return True
+        before, self.lowest_before = self.lowest_before, self.lowest
+        return bool((self.lowest <= (1 - WORTHWHILE) * before).any())
 
     def finish(self) -> HeldOut:
         """Restore the best weights, fit the members that are not networks, and predict all held-out rows."""
