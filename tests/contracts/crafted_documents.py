@@ -226,7 +226,7 @@ DOCUMENTS: dict[str, Craft] = {
     "manifest is empty": lambda parts: parts.file(""),
     "manifest is deep": lambda parts: parts.file(f'{SUM},"model":{DEEP}}}'),
     "manifest is huge": rewritten(lambda text: text + " " * 10**6),
-    "manifest has a key twice": rewritten(lambda text: text[:-1] + ',"format_version":5}'),
+    "manifest has a key twice": rewritten(lambda text: text[:-1] + ',"format_version":6}'),
     "manifest has its checksum twice": rewritten(lambda text: f"{text[:-1]},{SUM[1:]}}}"),
     "manifest has a byte order mark": rewritten(lambda text: "\ufeff" + text),
     "manifest with spaces": rewritten(lambda text: text.replace(',"', ', "', 1)),
