@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CHECKED := src tests benchmarks examples
 
-.PHONY: help demo test lint format speed paper peers clean
+.PHONY: help demo test pytest lint format speed paper peers clean
 
 help:
 	@echo "make demo    fit the default and the paper's four methods, print a table, draw the pictures"
@@ -19,10 +19,14 @@ help:
 demo: $(INSTALLED)
 	$(BIN)/hetcal demo
 
+# Side by side, because the type checker has one process only.
+test: $(INSTALLED)
+	$(MAKE) --jobs=2 lint pytest
+
 # Two processes with one thread each: two threads each would compete for two cores. By file, because the code blocks of a
 # page of docs build on each other; in the order of conftest.py, because files of few tests, which otherwise come last,
 # are the slowest, and one process would wait for the other.
-test: lint
+pytest: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(INSTALLED)

@@ -265,12 +265,19 @@ class LinearInputs(nn.Module):
         return x.clamp(self.low, self.high)
 
     def unsquash(self, x: Tensor) -> Tensor:
-        numbers = SQUASH_LIMIT * (x[..., : self.n_numbers, :] / SQUASH_LIMIT).sinh()
+        numbers = SQUASH_LIMIT * sinh(x[..., : self.n_numbers, :] / SQUASH_LIMIT)
         return torch.cat([numbers, x[..., self.n_numbers :, :]], dim=-2)
 
     def forward(self, x: Tensor) -> Tensor:
         low, high = self.unsquash(self.low), self.unsquash(self.high)
         return (self.unsquash(x).clamp(2 * low - high, 2 * high - low) - self.center) / self.scale
+
+
+def sinh(x: Tensor) -> Tensor:
+    """In an exported graph by exponentials where x is double, for which ONNX runtimes have no sinh."""
+    if torch.compiler.is_exporting() and x.dtype == torch.float64:
+        return (x.exp() - (-x).exp()) / 2
+    return x.sinh()
 
 
 class PrivateDropout(nn.Module):

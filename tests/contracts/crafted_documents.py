@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from hetcal.model_files.schema import FORMAT_VERSION as V
 from tests.model_files.samples import CHECKSUM, Craft, Parts, dumps, seal, split
 
 # --- Documents of a regressor: key and value, all else right ---------------------------------------------------------
@@ -226,7 +227,7 @@ DOCUMENTS: dict[str, Craft] = {
     "manifest is empty": lambda parts: parts.file(""),
     "manifest is deep": lambda parts: parts.file(f'{SUM},"model":{DEEP}}}'),
     "manifest is huge": rewritten(lambda text: text + " " * 10**6),
-    "manifest has a key twice": rewritten(lambda text: text[:-1] + ',"format_version":6}'),
+    "manifest has a key twice": rewritten(lambda text: f'{text[:-1]},"format_version":{V}}}'),
     "manifest has its checksum twice": rewritten(lambda text: f"{text[:-1]},{SUM[1:]}}}"),
     "manifest has a byte order mark": rewritten(lambda text: "\ufeff" + text),
     "manifest with spaces": rewritten(lambda text: text.replace(',"', ', "', 1)),
@@ -245,7 +246,7 @@ DOCUMENTS: dict[str, Craft] = {
     "manifest with NaN": manifest(format_version=float("nan")),
     **{
         f"format version {v!r}"[:40]: manifest(format_version=v)
-        for v in (0, 1, 2, 3, 4, 6, -1, "5", True, 5.0, None, [5], 10**4000)
+        for v in (*range(V), V + 1, -1, str(V), True, float(V), None, [V], 10**4000)
     },
     "format version as long as a book": written("format_version", lambda text: "1" * 10**6),
     "wrong SHA-256": other_checksum(lambda digits: "0" * 64),

@@ -25,7 +25,7 @@ from hetcal.networks import MLP
 from hetcal.objectives import nll_loss
 from hetcal.training import train
 
-THREADS, CALLS = 8, 25  # of each thread: 200 calls in all
+THREADS, CALLS = 8, 12  # of each thread: about a hundred calls in all
 COLUMNS = 3
 SIZES = {"width": 8, "depth": 2, "max_steps": 4, "max_epochs": 2, "random_state": 0}
 SAMPLED = ("mc_dropout", "concrete_dropout", "bayes_by_backprop")
@@ -160,7 +160,7 @@ def assert_same_state(before, model):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_threads_share_a_model(name):
-    """8 threads, 200 calls, tables of different lengths: bit-equal to one thread, and nothing has changed.
+    """8 threads, a hundred calls, tables of different lengths: bit-equal to one thread, and nothing has changed.
 
     The model in use comes from a pickle, so that no earlier call has prepared anything.
     """

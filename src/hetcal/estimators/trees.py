@@ -135,27 +135,40 @@ class Trees(nn.Module):
         `parts` limits the lookups to the trees of some members.
         """
         roots = self.roots[parts, : self.used]
-        if torch.compiler.is_exporting():  # a graph for any number of rows, whose sizes do not depend on values
-            leaves = self.find_leaves(roots, x, [self.depth])
+        if torch.compiler.is_exporting():
+            leaves = self.find_leaves_in_graph(roots, x)
         else:
-            blocks = [self.find_leaves(roots, block, stage_lengths(self.depth)) for block in x.split(ROWS_AT_A_TIME)]
+            blocks = [self.find_leaves(roots, block) for block in x.split(ROWS_AT_A_TIME)]
             leaves = torch.cat(blocks, dim=2)
         values = self.values.index_select(0, leaves.flatten())
         return values.double().view(*leaves.shape, self.values.shape[1])
 
-    def find_leaves(self, roots: Tensor, x: Tensor, stages: Sequence[int]) -> Tensor:
-        """The leaf of each row of x (n, inputs) in each tree, (parts, trees, n), by so many levels in each stage.
+    def find_leaves_in_graph(self, roots: Tensor, x: Tensor) -> Tensor:
+        """`find_leaves` for a graph that is exported: few operations, and sizes that do not depend on values."""
+        n, n_inputs = x.shape
+        feature, right = self.feature.long(), self.right.long()
+        node = roots.long().flatten()[:, None].expand(-1, n).flatten()
+        first = (n_inputs * torch.arange(n)).expand(roots.numel(), -1).flatten()
+        values = x.flatten()
+        for _ in range(self.depth):
+            place = first + feature.index_select(0, node)
+            goes_left = values.index_select(0, place) <= self.threshold.index_select(0, node)
+            node = torch.where(goes_left, node + 1, right.index_select(0, node))
+        return node.view(*roots.shape, n)
 
-        After a stage only those lookups go on that have not reached their leaf. The order is tree by tree, so that
-        neighboring lookups read the same small part of the tables. There is one axis, and integers are short, because
-        `index_select` is then several times as fast as any other lookup.
+    def find_leaves(self, roots: Tensor, x: Tensor) -> Tensor:
+        """The leaf of each row of x (n, inputs) in each tree, (parts, trees, n).
+
+        Levels are looked up in stages: after a stage only those lookups go on that have not reached their leaf. The
+        order is tree by tree, so that neighboring lookups read the same small part of the tables. There is one axis,
+        and integers are short, because `index_select` is then several times as fast as any other lookup.
         """
         n = x.shape[0]
         node = roots.flatten()[:, None].expand(-1, n).flatten()
         row = torch.arange(n, dtype=torch.int32, device=x.device).expand(roots.numel(), -1).flatten()
         columns = x.T.flatten()
         leaves, going = node, torch.empty(0)
-        for number, levels in enumerate(stages):
+        for number, levels in enumerate(stage_lengths(self.depth)):
             if number:
                 is_inside = self.right.index_select(0, node) != node
                 going = going[is_inside] if number > 1 else is_inside.nonzero()[:, 0]

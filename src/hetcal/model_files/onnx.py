@@ -259,11 +259,6 @@ def count_below(increasing: Tensor, t: Tensor) -> Tensor:
     return count
 
 
-def sinh(x: Tensor) -> Tensor:
-    """By exponentials in float64, for which runtimes have no sinh."""
-    return (x.exp() - (-x).exp()) / 2 if x.dtype == torch.float64 else NotImplemented
-
-
 def translate(graph: Graph, n_columns: int) -> Any:
     """The ONNX model, without the file names and stack traces that torch's exporter puts into it."""
     import onnx_ir
@@ -273,7 +268,6 @@ def translate(graph: Graph, n_columns: int) -> Any:
     shapes = {"features": {0: torch.export.Dim("batch")}}
     try:
         traced = torch.export.export(graph, (features,), dynamic_shapes=shapes, strict=False)
-        traced = traced.run_decompositions({torch.ops.aten.sinh.default: sinh})
         program = torch.onnx.export(traced, dynamo=True, dynamic_shapes=shapes, opset_version=OPSET, verbose=False)
     except Exception as error:  # a user's network may raise anything
         cause: BaseException = error

@@ -49,7 +49,7 @@ PASSES = {"mc_dropout": 100, "concrete_dropout": 100, "bayes_by_backprop": 100, 
 BLOCK_PASSES = 10  # of a whole block of rows at once
 ROW_MULTIPLE = 64  # all passes of so many rows run at once
 CLASS_DRAWS = 64  # of the likelihood "sampling"
-TREES = 150  # of each part, at most
+TREES = 100  # of each part, at most
 WAVES, MOST_EMBEDDED = 16, 256  # of each number that is embedded, and numbers that are embedded at most
 Options = Annotated[dict[Word, Scalar | Annotated[list[Scalar], Field(fail_fast=True)]], BeforeValidator(few)]
 
