@@ -1,10 +1,12 @@
 """What a fit of the default costs: seconds against rows and columns, and the share of the machine's peak that it uses.
 
     python benchmarks/speed/default.py --threads 1 2
+    python benchmarks/speed/default.py --whole 500 1000 10000
 
 A whole fit takes minutes for the largest tables. Therefore each table is fitted with a few steps, whose median is the
 time of a step. The rest is what a fit costs beside its steps: reading, looks at held-out rows, linear models, trees,
-calibration. "whole fit" is that rest plus the planned number of steps; early stopping often takes fewer.
+calibration. "whole fit" is that rest plus the planned number of steps; early stopping often takes fewer. `--whole` fits
+tables of so many rows to the end instead.
 """
 
 import argparse
@@ -21,6 +23,7 @@ CASES = [(500, 10), (1_000, 10), (10_000, 10), (100_000, 10), (500_000, 10), (1_
 STEPS = 100
 PREDICTED_ROWS = 100_000
 GEMM = 1024
+SETTINGS: dict[str, int] = {}  # of the models that are fitted to the end
 
 
 def table(n: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
@@ -72,10 +75,31 @@ def measure(n: int, columns: int, threads: int, highest: float) -> tuple[str, fl
     return f"| {' | '.join(map(str, cells))} | {share:.0%} | {predicted:.1f} s |", whole
 
 
+def fit_to_the_end(sizes: list[int]) -> None:
+    """Seconds of real fits and predictions, with as many steps as training takes."""
+    print(f"| rows | steps | whole fit | predict {PREDICTED_ROWS:,} rows |\n|---|---|---|---|")
+    for n in sizes:
+        X, y = table(n, CASES[0][1])
+        steps: list[int] = []
+        model = HCRegressor(random_state=0, progress=lambda done, planned, steps=steps: steps.append(done), **SETTINGS)
+        start = perf_counter()
+        model.fit(X, y)
+        fitted = perf_counter()
+        model.predict(table(PREDICTED_ROWS, CASES[0][1])[0])
+        print(f"| {n:,} | {steps[-1]:,} | {fitted - start:.1f} s | {perf_counter() - fitted:.1f} s |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, nargs="+", default=[1], help="numbers of torch threads")
-    for threads in parser.parse_args().threads:
+    parser.add_argument("--whole", type=int, nargs="+", help="rows of tables that are fitted to the end")
+    options = parser.parse_args()
+    if options.whole:
+        torch.set_num_threads(options.threads[0])
+        timed_fit(*table(500, 10))  # imports and first calls
+        fit_to_the_end(options.whole)
+        return
+    for threads in options.threads:
         torch.set_num_threads(threads)
         highest = peak(threads)
         timed_fit(*table(500, 10))  # imports and first calls

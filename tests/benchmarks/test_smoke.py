@@ -104,6 +104,12 @@ def test_script(run_script, tmp_path, name):
         assert list(tmp_path.iterdir()) == []
 
 
+def test_default_fitted_to_the_end(run_script, monkeypatch):
+    constants = {"PREDICTED_ROWS": 10, "SETTINGS": {"max_steps": 2}}
+    monkeypatch.setitem(SCRIPTS, "speed/default.py", (constants, ["--whole", "60"]))
+    assert run_script("speed/default.py").splitlines()[-1].startswith("| 60 | 2 |")
+
+
 @pytest.mark.parametrize("name", ["any-estimator/claims.py", "paper/claims.py"])
 def test_readme_has_the_computed_figures(run_script, name):
     """The tables of the README are those that the script computes from the committed cells."""

@@ -302,7 +302,10 @@ class CrossFit:
         self.history.criterion.append(float(totals.mean()))
 
     def goes_on_after(self, step: int) -> bool:
-        """Whether training goes on after this step: unless a cycle of the learning rate ends in vain for all groups."""
+        """Whether training goes on: not after the end of a cycle of the learning rate that was in vain for all groups.
+
+        Remembers the scores at the end of a cycle, by which the next one is judged.
+        """
         if step < LEAST_STEPS or step not in {round(end * self.steps) for end in CYCLE_ENDS[:-1]}:
             return True
         before, self.lowest_before = self.lowest_before, self.lowest
