@@ -188,6 +188,16 @@ def test_max_epochs_is_exact(never_in_vain):
     assert run.steps_done == 2 * (run.n_train // 10)
 
 
+def test_a_short_first_cycle_is_what_the_second_is_judged_by():
+    """The first of 1,300 steps ends before any cycle is judged, but its scores are remembered."""
+    run = started(table())
+    ends = [round(end * run.steps) for end in cross_fitting.CYCLE_ENDS]
+    assert ends[0] < cross_fitting.LEAST_STEPS < ends[1]
+    run.lowest = torch.tensor([0.5, 0.6])
+    assert run.goes_on_after(ends[0])
+    assert not run.goes_on_after(ends[1])
+
+
 def test_the_end_after_a_cycle_in_vain():
     """Less than 2 % better than at the end of the cycle before, in all groups; a gain in one of them is enough."""
     run = started(table())

@@ -306,10 +306,10 @@ class CrossFit:
 
         Remembers the scores at the end of a cycle, by which the next one is judged.
         """
-        if step < LEAST_STEPS or step not in {round(end * self.steps) for end in CYCLE_ENDS[:-1]}:
+        if step not in {round(end * self.steps) for end in CYCLE_ENDS[:-1]}:
             return True
         before, self.lowest_before = self.lowest_before, self.lowest
-        return bool((self.lowest <= (1 - WORTHWHILE) * before).any())
+        return step < LEAST_STEPS or bool((self.lowest <= (1 - WORTHWHILE) * before).any())
 
     def finish(self) -> HeldOut:
         """Restore the best weights, fit the members that are not networks, and predict all held-out rows."""
