@@ -6,11 +6,13 @@ A new process would spend its life importing torch, so a warm one forks a child 
 import os
 import random
 import signal
+import threading
 import time
 
 import numpy as np
 import pandas as pd
 import pytest
+from tqdm.auto import tqdm
 
 from hetcal.model_files.archive import read_model_file
 from tests.processes import needs_proc
@@ -24,6 +26,8 @@ def run_and_kill(hetcal_main, arguments, seconds):
     child = os.fork()
     if child == 0:
         os.setsid()
+        # Parent and child share the lock of progress bars: a child that is killed inside would lock out its parent.
+        tqdm.set_lock(threading.RLock())
         silence = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):
             os.dup2(silence, stream)
