@@ -16,8 +16,8 @@ from hetcal._checks import Floats
 from hetcal.estimators.trees import GrownTree, Trees, grow_tree, read_tree
 
 # Trees of each member, for the mean and for sigma, at most; growing ends after so many trees without an improvement.
-MEAN_TREES, STD_TREES, PATIENCE = 100, 40, 20
-RATE = 0.1
+MEAN_TREES, STD_TREES, PATIENCE = 60, 25, 20
+RATE = 0.15
 MEAN_DEPTH, STD_DEPTH = 7, 3
 # A tree grows from this share of the rows, at most so many; a split is by one of half of the columns, at most so many,
 # and fewer where there are many rows: what a split costs is the product.

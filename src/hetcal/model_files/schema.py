@@ -28,7 +28,7 @@ from hetcal.model_files.learned import (
 )
 from hetcal.tabular.defaults import NETWORK_SIZES
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 OWN = "own"  # the user's own network, estimator, objective or likelihood, which must be passed to `load`
 # Limits on what a file may request when it is loaded and used, since a few bytes can name any number. Even a layer with
 # few weights takes kilobytes. Draws are kept for every pass and unit, four bytes each. A block of 1024 rows takes 4
@@ -49,7 +49,7 @@ PASSES = {"mc_dropout": 100, "concrete_dropout": 100, "bayes_by_backprop": 100, 
 BLOCK_PASSES = 10  # of a whole block of rows at once
 ROW_MULTIPLE = 64  # all passes of so many rows run at once
 CLASS_DRAWS = 64  # of the likelihood "sampling"
-TREES = 100  # of each part, at most
+TREES = 60  # of each part, at most
 WAVES, MOST_EMBEDDED = 16, 256  # of each number that is embedded, and numbers that are embedded at most
 Options = Annotated[dict[Word, Scalar | Annotated[list[Scalar], Field(fail_fast=True)]], BeforeValidator(few)]
 
