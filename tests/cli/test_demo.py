@@ -23,3 +23,18 @@ def test_table_and_figures(monkeypatch, tmp_path, capsys):
     assert all(np.isfinite(float(line.split()[-1])) for line in synthetic[2:7])
     assert len(list((tmp_path / "figures").glob("*.png"))) == 5
     assert "Figures are in " in out
+
+
+def test_intervals_that_are_too_narrow_are_explained():
+    """Too narrow on test rows alone is overfitting; on training rows too, sigma ignores the noise."""
+    assert "cover 94.8% of the training rows; the method has fitted" in demo.explain_narrow(0.948)
+    assert "cover 68.3% of the training rows; its sigma does not reflect the noise" in demo.explain_narrow(0.683)
+
+
+def test_a_method_that_is_too_narrow_has_its_coverage_of_the_training_rows(monkeypatch):
+    rng = np.random.default_rng(0)
+    arrays = {"X_train": rng.normal(size=(80, 3)), "y_train": rng.normal(size=80)}
+    arrays |= {"X": rng.normal(size=(400, 3)), "y": rng.normal(size=400)}
+    make = demo.make
+    monkeypatch.setattr(demo, "make", lambda method, **settings: make(method, max_epochs=30, width=16, **settings))
+    assert 0 < demo.fit_and_evaluate(arrays, "mc_dropout")["training_coverage"] < 1

@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 from hetcal.cli.options import DemoOptions
 from hetcal.datasets import heteroscedastic
 from hetcal.methods import DEFAULT, METHODS, PAPER, make
-from hetcal.metrics import evaluate
+from hetcal.metrics import coverage, evaluate, judge
 from hetcal.metrics.wording import fixed
 from hetcal.studies.statistics import FIGURES
 
@@ -41,6 +41,8 @@ def run_demo(options: DemoOptions) -> None:
         print(table([(METHODS[method].title, results[name, method]) for method in FITTED]))
         for method in FITTED:
             print(f"  {METHODS[method].title:<12} {results[name, method]['verdict']}")
+            if "training_coverage" in results[name, method]:
+                print(explain_narrow(results[name, method]["training_coverage"]))
         if "true_coverage" in arrays:
             print(TRUTH.format(*arrays["true_coverage"]))
     print("\nCE: calibration error; compare it with its floor, the expected CE of a perfect model on as many rows.")
@@ -53,6 +55,20 @@ TRUTH = (
     "  90 % intervals of the true law cover {:.1%} of these training rows and {:.1%} of these test rows;\n"
     "  what is learned from the former is off by that much on the latter."
 )
+# Intervals that cover so much of the training rows are as wide as they should be there.
+ENOUGH_COVERAGE = 0.88
+
+
+def explain_narrow(training_coverage: float) -> str:
+    """Why intervals are too narrow on test rows, by what they cover of the training rows."""
+    reason = (
+        "the method has fitted these rows too closely, as happens with few rows and much noise"
+        if training_coverage >= ENOUGH_COVERAGE
+        else "its sigma does not reflect the noise of y, not even where it was trained"
+    )
+    return f"{'':15}Why: its intervals cover {training_coverage:.1%} of the training rows; {reason}."
+
+
 DATA_TITLES = {
     "diabetes": "Diabetes progression (scikit-learn)",
     "synthetic": "Synthetic, noise grows twentyfold with x",
@@ -79,6 +95,8 @@ def fit_and_evaluate(arrays: Arrays, method: str) -> dict[str, Any]:
     prediction = model.predict_dist(arrays["X"])
     mean, std = prediction.mean, prediction.std
     result: dict[str, Any] = {**evaluate(arrays["y"], prediction), "seconds": perf_counter() - start}
+    if judge(arrays["y"], prediction).finding == "narrow":
+        result["training_coverage"] = coverage(arrays["y_train"], model.predict_dist(arrays["X_train"]))
     if "true_std" in arrays:
         result[CORRELATION] = np.corrcoef(std, arrays["true_std"])[0, 1]
     return {**result, "prediction": prediction, "mean": mean, "std": std, "history": model.history_}
