@@ -2,20 +2,27 @@
 
     python benchmarks/speed/default.py --threads 1 2
     python benchmarks/speed/default.py --whole 500 1000 10000
+    python benchmarks/speed/default.py --beside 1000 10000    # needs the extra peers, and lightning-uq-box as in run.py
 
 A whole fit takes minutes for the largest tables. Therefore each table is fitted with a few steps, whose median is the
 time of a step. The rest is what a fit costs beside its steps: reading, looks at held-out rows, linear models, trees,
 calibration. "whole fit" is that rest plus the planned number of steps; early stopping often takes fewer. `--whole` fits
-tables of so many rows to the end instead.
+tables of so many rows to the end instead, `--beside` does so beside RealMLP with its defaults and a deep ensemble of
+lightning-uq-box with as many members of the same width and depth, which takes as many steps.
 """
 
 import argparse
+from collections.abc import Callable
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import torch
+from peers import PeerMissingError, lightning_uq_box_ensemble_fit
 
 from hetcal import HCRegressor
+from hetcal.networks import MLP
+from hetcal.studies.peers import PEERS
 from hetcal.training.parts import SHARED_FRACTION, number_of_parts
 from hetcal.training.settings import CrossFitSettings
 
@@ -89,15 +96,57 @@ def fit_to_the_end(sizes: list[int]) -> None:
         print(f"| {n:,} | {steps[-1]:,} | {fitted - start:.1f} s | {perf_counter() - fitted:.1f} s |", flush=True)
 
 
+def fit_beside_others(sizes: list[int]) -> None:
+    """Seconds of whole fits of the default, of RealMLP and of a deep ensemble of lightning-uq-box."""
+    print("| rows | `HCRegressor()` | steps | RealMLP | deep ensemble of lightning-uq-box |\n|---|---|---|---|---|")
+    for n in sizes:
+        X, y = table(n, CASES[0][1])
+        steps: list[int] = []
+        ours = HCRegressor(random_state=0, progress=lambda done, planned, steps=steps: steps.append(done), **SETTINGS)
+        cells = [f"{seconds_of(lambda X=X, y=y, ours=ours: ours.fit(X, y)):.1f} s", f"{steps[-1]:,}"]
+        for job in (realmlp_job(X, y), ensemble_job(X, y, ours, steps[-1])):
+            try:
+                cells.append(f"{seconds_of(job):.1f} s")
+            except (PeerMissingError, ImportError) as error:
+                cells.append(str(error))
+        print(f"| {n:,} | {' | '.join(cells)} |", flush=True)
+
+
+def realmlp_job(X: np.ndarray, y: np.ndarray) -> Callable[[], Any]:
+    return lambda: PEERS["realmlp"](random_state=0).fit(X, y)
+
+
+def ensemble_job(X: np.ndarray, y: np.ndarray, ours: HCRegressor, steps: int) -> Callable[[], Any]:
+    """A deep ensemble of lightning-uq-box that is trained as long as ours."""
+    networks, settings = ours.estimator_.networks, CrossFitSettings()
+    members = [MLP(X.shape[1], 2, width=networks.width, depth=len(networks.weights)) for _ in range(networks.members)]
+    x, target = (torch.from_numpy((values - values.mean(0)) / values.std(0)).float() for values in (X, y))
+    batch = settings.batch_for(int(len(y) * (1 - 1 / number_of_parts(len(y), None))))
+    rate = settings.learning_rate
+    return lambda: lightning_uq_box_ensemble_fit(
+        members, x, target, steps=steps, batch_size=batch, learning_rate=rate
+    )()
+
+
+def seconds_of(job: Callable[[], Any]) -> float:
+    start = perf_counter()
+    job()
+    return perf_counter() - start
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, nargs="+", default=[1], help="numbers of torch threads")
     parser.add_argument("--whole", type=int, nargs="+", help="rows of tables that are fitted to the end")
+    parser.add_argument("--beside", type=int, nargs="+", help="rows of tables that other libraries fit, too")
     options = parser.parse_args()
-    if options.whole:
+    if options.whole or options.beside:
         torch.set_num_threads(options.threads[0])
         timed_fit(*table(500, 10))  # imports and first calls
-        fit_to_the_end(options.whole)
+        if options.whole:
+            fit_to_the_end(options.whole)
+        if options.beside:
+            fit_beside_others(options.beside)
         return
     for threads in options.threads:
         torch.set_num_threads(threads)

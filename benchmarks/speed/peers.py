@@ -130,6 +130,33 @@ def lightning_uq_box_fit(
     return make_fit(module, loader, epochs, max_gradient_norm)
 
 
+def lightning_uq_box_ensemble_fit(
+    networks: list[nn.Module], x: Tensor, y: Tensor, *, steps: int, batch_size: int, learning_rate: float
+) -> Fit:
+    """The members of a deep ensemble, each a network with a variance output, one after the other as its examples do.
+
+    Args:
+        networks: One (n, d) -> (n, 2) for each member, mean and log variance.
+        x: (n, d) inputs.
+        y: (n,) target.
+        steps: Training steps of each member, rounded to whole passes over the rows.
+        batch_size: Rows per step.
+        learning_rate: Of AdamW.
+    """
+    method = import_lightning_uq_box("uq_methods.mean_variance_estimation").MVERegression
+    collate = import_lightning_uq_box("datamodules.utils").collate_fn_tensordataset
+    optimizer = partial(torch.optim.AdamW, lr=learning_rate)
+    loader = DataLoader(TensorDataset(x, y[:, None]), batch_size, shuffle=True, collate_fn=collate)
+    epochs = max(1, round(steps / len(loader)))
+    fits = [make_fit(method(one, burnin_epochs=0, optimizer=optimizer), loader, epochs, 1.0) for one in networks]
+
+    def fit() -> None:
+        for fit_member in fits:
+            fit_member()
+
+    return fit
+
+
 def torch_uncertainty_fit(
     hidden: nn.Module,
     width: int,

@@ -110,6 +110,18 @@ def test_default_fitted_to_the_end(run_script, monkeypatch):
     assert run_script("speed/default.py").splitlines()[-1].startswith("| 60 | 2 |")
 
 
+def test_default_beside_libraries_that_are_not_installed(run_script, monkeypatch):
+    """What is missing is named in its place of the table; the others are measured."""
+    monkeypatch.setitem(SCRIPTS, "speed/default.py", ({"SETTINGS": {"max_steps": 2}}, ["--beside", "60"]))
+    monkeypatch.setitem(sys.modules, "pytabkit", None)
+    monkeypatch.setitem(sys.modules, "lightning_uq_box", None)
+    last = run_script("speed/default.py").splitlines()[-1]
+    assert last.startswith("| 60 | ")
+    assert last.count(" s | 2 | ") == 1
+    assert "pytabkit" in last
+    assert "lightning_uq_box" in last
+
+
 @pytest.mark.parametrize("name", ["any-estimator/claims.py", "paper/claims.py"])
 def test_readme_has_the_computed_figures(run_script, name):
     """The tables of the README are those that the script computes from the committed cells."""
