@@ -25,9 +25,10 @@ test: $(INSTALLED)
 
 # Two processes with one thread each: two threads each would compete for two cores. By file, because the code blocks of a
 # page of docs build on each other; in the order of conftest.py, because files of few tests, which otherwise come last,
-# are the slowest, and one process would wait for the other.
+# are the slowest, and one process would wait for the other. Bytecode is kept, even where the environment says
+# otherwise: the tests start hundreds of processes, each of which would compile the library anew.
 pytest: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check $(CHECKED)

@@ -9,7 +9,6 @@ from typing import Any, Self
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
 from hetcal._checks import check_number, must
 
@@ -29,6 +28,19 @@ def check_device(device: Any) -> None:
     except (RuntimeError, AssertionError, TypeError):
         rule = "be one that torch finds on this machine"
         raise must("device", rule, device, "'cpu' always works") from None
+
+
+def blank_linear(n_inputs: int, n_outputs: int) -> nn.Linear:
+    """A linear layer whose weights have not been drawn, so that torch's global generator stays as it was.
+
+    `torch.nn.utils.skip_init` does the same, but takes most of a second the first time, because it imports sympy.
+    """
+    layer = nn.Linear.__new__(nn.Linear)
+    nn.Module.__init__(layer)
+    layer.in_features, layer.out_features = n_inputs, n_outputs
+    layer.weight = nn.Parameter(torch.empty(n_outputs, n_inputs, dtype=torch.float32))
+    layer.bias = nn.Parameter(torch.empty(n_outputs, dtype=torch.float32))
+    return layer
 
 
 class MLP(nn.Sequential):
@@ -57,11 +69,11 @@ class MLP(nn.Sequential):
         layers: list[nn.Module] = []
         for fan_in in [n_inputs] + [width] * (depth - 1):
             layers += [
-                skip_init(nn.Linear, fan_in, width, dtype=torch.float32),
+                blank_linear(fan_in, width),
                 nn.ReLU(inplace=True),
                 nn.Dropout(dropout),
             ]
-        layers.append(skip_init(nn.Linear, width, n_outputs, dtype=torch.float32))
+        layers.append(blank_linear(width, n_outputs))
         super().__init__(*layers)
         self.initialize(generator)
 
