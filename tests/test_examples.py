@@ -1,12 +1,11 @@
 """Every example runs as its reader would run it."""
 
 import importlib.util
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.warm_python import WarmPython
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 # What an example needs beyond the library, and the files that it leaves behind.
@@ -14,17 +13,23 @@ NEEDS = {"01_quickstart.py": "matplotlib", "06_lightning.py": "lightning", "08_g
 WRITES = {"01_quickstart.py": ["quickstart.png"]}
 
 
+@pytest.fixture(scope="module")
+def python():
+    """`python -W error`, with one thread."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        warm = WarmPython("-W", "error")
+    yield warm
+    warm.close()
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_example(path, tmp_path):
+def test_example(python, path, tmp_path):
     """It ends well and without a warning, says how its intervals do, and leaves no other files than it says."""
     needed = NEEDS.get(path.name)
     if needed and importlib.util.find_spec(needed) is None:
         pytest.skip(f"{path.name} needs {needed}; pip install {needed}")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-W", "error", path]
-    result = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=300
-    )
+    result = python.run(path, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "% intervals cover" in result.stdout
     assert len(result.stdout.splitlines()) <= 3

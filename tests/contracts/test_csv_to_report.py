@@ -2,7 +2,6 @@
 
 import csv
 import json
-import subprocess
 import sys
 
 import numpy as np
@@ -10,21 +9,24 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
+from tests.warm_python import WarmPython
+
 QUICK = ("--method", "hnn", "--set", "max_epochs=80", "--set", "width=32")
 
 
 @pytest.fixture
 def run(tmp_path):
-    """`hetcal ...` in a process and a folder of its own; fails the test unless it ends with `code`."""
+    """`hetcal ...` in a process and a folder of its own; fails the test unless it ends well."""
+    python = WarmPython()
 
-    def call(*arguments, code=0, text=None):
-        command = [sys.executable, "-m", "hetcal.cli", *map(str, arguments)]
-        ended = subprocess.run(command, cwd=tmp_path, input=text, capture_output=True, text=True, timeout=300)
-        assert ended.returncode == code, ended.stderr
+    def call(*arguments):
+        ended = python.run("-m", "hetcal.cli", *arguments, cwd=tmp_path)
+        assert ended.returncode == 0, ended.stderr
         assert "Traceback" not in ended.stderr
         return ended
 
-    return call
+    yield call
+    python.close()
 
 
 def mixed_table(n, seed):
