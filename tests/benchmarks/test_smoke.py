@@ -46,7 +46,7 @@ SCRIPTS = {
             "STEPS": 2,
             "PREDICTION_PASSES": 10,
             "METRIC_ROWS": 300,
-            "TOOLBOX_ROWS": 200,
+            "TOOLBOX_ROWS": 20,
             "GEMM_SHAPES": [(256, 256, 256)],
         },
         ["--repeats", "1"],

@@ -175,7 +175,7 @@ OPTIONS = {
     "an unknown decimal mark": (["--decimal", "x"], ["decimal"]),
     "a report in no folder": (["--report", "none/r.html"], ["none"]),
     "a network beyond all memory": (["--set", "width=100000000000"], ["hetcal: "]),
-    "a number of 24 digits": (["--set", "max_epochs=" + "9" * 24], ["hetcal: "]),
+    "a number of 24 digits": (["--set", "max_epochs=" + "9" * 24, "--set", "patience=5"], ["hetcal: "]),
     "a million members": (["--method", "ensemble_hc", "--set", "members=1000000"], ["members must be"]),
     "a setting of another method": (["--method", "auto", "--set", "members=4"], ["name only methods that have it"]),
     "the model over the table": (["--out", "train.csv", "--force"], ["--out must end in .hetcal"]),

@@ -29,7 +29,7 @@ Y = X[:, 0] + 0.1 * RNG.normal(size=N)
 
 @pytest.fixture(params=sorted(ESTIMATORS))
 def model(request):
-    return HCRegressor(request.param, width=8, depth=2, max_epochs=15, random_state=0)
+    return HCRegressor(request.param, width=8, depth=2, max_epochs=8, random_state=0)
 
 
 def with_cell(value, dtype=float):

@@ -44,6 +44,18 @@ def parts(folder):
     return {kind: Parts.of(folder / f"{kind}.hetcal") for kind in ("regressor", "members", "classifier")}
 
 
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    """The file that a payload would leave behind if it ran."""
+    return tmp_path_factory.mktemp("planted") / "file"
+
+
+@pytest.fixture(scope="module")
+def crafted(parts, planted):
+    """The bytes of every crafted file, by its name."""
+    return {name: craft(case, parts) for name, case in cases(planted).items()}
+
+
 @pytest.fixture(autouse=True)
 def alarm():
     def stop(number, stack):
@@ -121,15 +133,13 @@ def test_files_cut_short_or_continued(true_file, tmp_path):
         refusal(true_file + further, tmp_path / "model.hetcal")
 
 
-def test_crafted_files(parts, tmp_path):
+def test_crafted_files(crafted, planted, tmp_path):
     """Every one is refused, and says why; payloads would leave a file behind if they ran."""
-    planted = tmp_path / "planted"
-    crafted = cases(planted)
     assert len(crafted) >= 450
     accepted = []
-    for name, case in crafted.items():
+    for name, data in crafted.items():
         try:
-            refusal(craft(case, parts), tmp_path / "model.hetcal")
+            refusal(data, tmp_path / "model.hetcal")
         except (Exception, pytest.fail.Exception) as error:
             accepted.append(f"{name}: {error!r}"[:300])
     assert accepted == []
@@ -176,15 +186,15 @@ for path in sorted(Path(sys.argv[3]).iterdir()):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="memory is read from /proc")
-def test_crafted_files_in_bounded_memory(folder, parts, tmp_path):
+def test_crafted_files_in_bounded_memory(folder, crafted, planted, tmp_path):
     """All of them under a limit on memory: none is refused because it ran out, and nothing else fails."""
     (tmp_path / "crafted").mkdir()
-    for number, case in enumerate(cases(tmp_path / "planted").values()):
-        (tmp_path / "crafted" / f"{number:03}.hetcal").write_bytes(craft(case, parts))
+    for number, data in enumerate(crafted.values()):
+        (tmp_path / "crafted" / f"{number:03}.hetcal").write_bytes(data)
     arguments = [folder / "regressor.hetcal", str(MEGABYTES), tmp_path / "crafted"]
     done = subprocess.run([sys.executable, "-c", MEMORY_CODE, *arguments], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert not (tmp_path / "planted").exists()
+    assert not planted.exists()
 
 
 def test_what_is_no_file(tmp_path):
