@@ -16,7 +16,8 @@ from tests.processes import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
 pytest.importorskip("ray", reason="needs Ray: pip install 'hetcal[ray]'")
-NODE = ["--object-store-memory=100000000", "--block", "--disable-usage-stats"]
+# Neither logs nor a cloud are watched: their processes use the CPUs even if there is nothing to see.
+NODE = ["--object-store-memory=100000000", "--block", "--disable-usage-stats", "--include-log-monitor=false"]
 SETTINGS = {
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_idle_worker_killing_time_threshold_ms": "600000",  # workers are used again, as they import torch for seconds
@@ -73,7 +74,8 @@ class Cluster:
             f"--port={self.address.rpartition(':')[2]}",
             f"--ray-client-server-port={self.client.rpartition(':')[2]}",
         ]
-        head = self.start("--head", "--num-cpus=2", *ports, "--include-dashboard=false", f"--temp-dir={self.folder}")
+        unneeded = ["--include-dashboard=false", "--no-monitor"]
+        head = self.start("--head", "--num-cpus=2", *ports, *unneeded, f"--temp-dir={self.folder}")
         wait_until(lambda: "Ray runtime started" in self.log() or head.poll() is not None)
         assert head.poll() is None, self.log()
         return head
