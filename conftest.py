@@ -32,6 +32,12 @@ SLOWEST = (
     "tests/ray/test_training.py",
     "tests/test_regressor.py",
     "tests/ray/test_memory.py",
+    "tests/benchmarks/test_smoke.py",
+    "tests/contracts/test_sklearn.py",
+    "tests/studies/test_run.py",
+    "tests/tabular/test_streaming.py",
+    "tests/contracts/test_hostile_inputs.py",
+    "tests/contracts/test_model_attacks.py",
 )
 
 
