@@ -66,50 +66,6 @@ def test_lost_workers(tmp_path):
     assert [len((tmp_path / str(job)).read_text()) for job in range(3)] == [1, 2, 3]
 
 
-def test_a_node_dies_during_a_study(cluster, tmp_path):
-    """Nothing finished is lost, lost cells are run again, and all backends have the same results, bit for bit."""
-    (tmp_path / "mine.csv").touch()
-    text = TINY.replace("seeds = 2", "seeds = 3").replace('"skewed"', '"skewed", "mine"')
-    (tmp_path / "study.toml").write_text(text + '[tables.mine]\nfile = "mine.csv"\ntarget = "y"\n')
-    protocol, folder, at_death = read_protocol(tmp_path / "study.toml"), tmp_path / "ray", []
-
-    def strike():
-        wait_until(lambda: cell_files(folder))
-        kill(cluster.nodes[-1])
-        at_death.append(fingerprint(folder))
-
-    thread = threading.Thread(target=strike)
-    thread.start()
-    READERS.clear()
-    results = run_protocol(protocol, folder, backend="ray", read=read_rows)
-    thread.join()
-    assert set(READERS) == {os.getpid()}
-    assert len(READERS) == 2  # once to check its columns and once for all cells, always here
-    assert 1 <= len(at_death[0]) < len(results.done) == 18
-    assert fingerprint(folder).items() >= at_death[0].items()
-    for backend in ("serial", "processes"):
-        run_protocol(protocol, tmp_path / backend, backend=backend, jobs=2, read=read_rows)
-        assert without_seconds(tmp_path / backend) == without_seconds(folder), backend
-    cluster.start_second()
-    wait_until(lambda: count_cpus() == 3)
-
-
-def test_the_driver_is_killed_and_resumes(cluster, tmp_path):
-    (tmp_path / "study.toml").write_text(TINY.replace("seeds = 2", "seeds = 6"))
-    backend = ["--backend", "ray", "--address", cluster.address, "--jobs", "1"]
-    command = ["bench", "run", "study.toml", "--out", "out", *backend]
-    driver = subprocess.Popen([sys.executable, "-m", "hetcal.cli", *command], cwd=tmp_path, stderr=subprocess.DEVNULL)
-    wait_until(lambda: len(cell_files(tmp_path / "out")) > 1, driver)
-    driver.kill()
-    driver.wait()
-    before = fingerprint(tmp_path / "out")
-    protocol = parse_protocol((tmp_path / "study.toml").read_text())
-    results = run_protocol(protocol, tmp_path / "out", backend="serial")
-    assert (len(results.done), results.failed, results.damaged) == (24, {}, [])
-    assert len(before) < 24
-    assert fingerprint(tmp_path / "out").items() >= before.items()
-
-
 @pytest.fixture(scope="module")
 def table():
     random = np.random.default_rng(0)
@@ -158,8 +114,9 @@ def test_predict(table, model, tmp_path):
     """The columns of the data set and those of `predict_frame`; a model file may be named instead."""
     model.save(tmp_path / "model.hetcal")
     expected = model.predict_frame(table[["size", "kind"]], levels=(0.5, 0.9))
-    dataset = ray.data.from_pandas(table).repartition(3)
-    for given, keep in ((model, None), (tmp_path / "model.hetcal", ["id"])):
+    # Several blocks once: each of them may get a worker of its own, which imports torch.
+    for given, keep, blocks in ((model, None, 3), (tmp_path / "model.hetcal", ["id"], 1)):
+        dataset = ray.data.from_pandas(table).repartition(blocks)
         predicted = predict(given, dataset, levels=(0.5, 0.9), keep=keep).to_pandas().sort_values("id")
         assert list(predicted) == [*(keep or table), *expected]
         np.testing.assert_allclose(predicted[list(expected)].astype(float), expected, rtol=1e-5, atol=1e-6)
@@ -195,6 +152,55 @@ def test_predict_command(hetcal, table, model):
         2,
         True,
     )
+
+
+def test_a_node_dies_during_a_study(cluster, tmp_path):
+    """Nothing finished is lost, lost cells are run again, and all backends have the same results, bit for bit.
+
+    The node stays dead: tests that need it come before.
+    """
+    (tmp_path / "mine.csv").touch()
+    text = TINY.replace("seeds = 2", "seeds = 3").replace('"skewed"', '"skewed", "mine"')
+    (tmp_path / "study.toml").write_text(text + '[tables.mine]\nfile = "mine.csv"\ntarget = "y"\n')
+    protocol, folder, at_death = read_protocol(tmp_path / "study.toml"), tmp_path / "ray", []
+
+    def strike():
+        wait_until(lambda: cell_files(folder))
+        kill(cluster.nodes[-1])
+        at_death.append(fingerprint(folder))
+
+    thread = threading.Thread(target=strike)
+    thread.start()
+    READERS.clear()
+    results = run_protocol(protocol, folder, backend="ray", read=read_rows)
+    thread.join()
+    assert set(READERS) == {os.getpid()}
+    assert len(READERS) == 2  # once to check its columns and once for all cells, always here
+    assert 1 <= len(at_death[0]) < len(results.done) == 18
+    assert fingerprint(folder).items() >= at_death[0].items()
+    run_protocol(protocol, tmp_path / "serial", backend="serial", read=read_rows)
+    assert without_seconds(tmp_path / "serial") == without_seconds(folder)
+    run_protocol(protocol, tmp_path / "processes", backend="processes", jobs=2, read=read_rows, seeds=[0])
+    one_seed = without_seconds(tmp_path / "processes")
+    assert len(one_seed) == 6
+    assert without_seconds(folder).items() >= one_seed.items()
+    wait_until(lambda: count_cpus() == 2)
+
+
+def test_the_driver_is_killed_and_resumes(cluster, tmp_path):
+    (tmp_path / "study.toml").write_text(TINY.replace("seeds = 2", "seeds = 6"))
+    backend = ["--backend", "ray", "--address", cluster.address, "--jobs", "1"]
+    command = ["bench", "run", "study.toml", "--out", "out", *backend]
+    driver = subprocess.Popen([sys.executable, "-m", "hetcal.cli", *command], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    wait_until(lambda: len(cell_files(tmp_path / "out")) > 1, driver)
+    driver.kill()
+    driver.wait()
+    before = fingerprint(tmp_path / "out")
+    protocol = parse_protocol((tmp_path / "study.toml").read_text())
+    results = run_protocol(protocol, tmp_path / "out", backend="serial")
+    assert (len(results.done), results.failed, results.damaged) == (24, {}, [])
+    assert len(before) < 24
+    assert fingerprint(tmp_path / "out").items() >= before.items()
 
 
 CLIENT = """\
