@@ -4,6 +4,7 @@ import importlib
 import json
 import os
 import runpy
+import signal
 import socket
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 # Nothing of hetcal, and no more than every fit imports: what a script imports itself is as in a new process.
 PRELOADED = ("torch", "torch._dynamo", "pandas", "scipy.stats", "sklearn.base")
+DEADLINE_SECONDS = 300  # against hanging; nothing is measured by it
 
 
 class WarmPython:
@@ -21,14 +23,19 @@ class WarmPython:
         self.connection, theirs = socket.socketpair()
         with theirs:
             command = [sys.executable, *options, __file__, str(theirs.fileno())]
-            self.server = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+            self.server = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
+        self.connection.settimeout(DEADLINE_SECONDS)
 
     def run(self, *arguments, cwd):
         """Run a script (its path) or a module (`-m` and its name) with arguments; it has no standard input."""
         with open(os.devnull) as nothing, tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
             message = json.dumps([os.fspath(cwd), *map(str, arguments)]).encode()
             socket.send_fds(self.connection, [message], [stream.fileno() for stream in (nothing, out, err)])
-            code = self.connection.recv(100)
+            try:
+                code = self.connection.recv(100)
+            except TimeoutError:
+                os.killpg(self.server.pid, signal.SIGKILL)
+                raise
             assert code, "the warm process has ended"
             for stream in (out, err):
                 stream.seek(0)
