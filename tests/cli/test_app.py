@@ -91,6 +91,19 @@ def test_version_and_methods(hetcal):
     assert set(PAPER) <= set(names) < set(METHODS)
 
 
+def test_json_holds_nothing_that_a_library_prints(hetcal, monkeypatch):
+    """Ray reports a lost worker on standard output, where a program expects a JSON document alone."""
+
+    def list_methods(options):
+        print("(raylet) A worker died")  # noqa: T201
+        return {"methods": []}
+
+    monkeypatch.setattr(cli, "find_function", lambda place: list_methods)
+    code, out, err = hetcal("methods", "--json")
+    assert (code, json.loads(out)) == (0, {"methods": []})
+    assert err == "(raylet) A worker died\n"
+
+
 def test_compare_with_report(hetcal, table, tmp_path):
     """The table, the recommendation and the page; `--json` has the numbers of each fold."""
     compare = ("compare", table, "--target", "y", "--methods", "hnn,quantile_hc", "--folds", "2", *TINY_FIT)

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import warnings
+from contextlib import nullcontext, redirect_stdout
 from typing import Annotated, Any
 
 try:
@@ -50,9 +51,13 @@ def add_command(group: typer.Typer, options_type: Any, place: str) -> None:
     def command(**values: Any) -> None:
         options = options_type(**values)
         check_files(options)
-        result = find_function(place)(options)
+        as_json = getattr(options, "json", False)
+        # What a library prints is no part of a JSON document; Ray reports lost workers on standard output.
+        is_document = as_json and str(getattr(options, "out", "")) != "-"
+        with redirect_stdout(sys.stderr) if is_document else nullcontext():
+            result = find_function(place)(options)
         if result is not None:
-            tell(result, getattr(options, "json", False), getattr(options, "quiet", False))
+            tell(result, as_json, getattr(options, "quiet", False))
 
     command.__signature__ = signature_of(options_type)  # type: ignore[attr-defined]
     group.command(options_type.command, cls=OnceCommand, help=inspect.getdoc(options_type))(command)
