@@ -1,6 +1,7 @@
 """Which epoch's weights are kept."""
 
 import math
+import sys
 
 import pytest
 from torch import nn
@@ -51,3 +52,35 @@ def test_interrupt_during_the_copy_keeps_the_best_so_far(monkeypatch):
         kept.consider(1, 1.0)
     kept.restore()
     assert (kept.epoch, network.weight.item()) == (0, 7)
+
+
+def test_no_interrupt_is_swallowed():
+    """Ctrl-C at any line that runs while weights are copied ends the call, in our code and in what it calls."""
+    kept, lines = BestEpoch(nn.Linear(1, 1)), 0
+    while interrupted_at_line(lines, lambda: kept.consider(0, 1.0)):
+        lines += 1
+    assert lines > 20
+    assert kept.weights is not None
+
+
+def interrupted_at_line(number, function):
+    """Raise KeyboardInterrupt at a line, and return whether there was such a line; it has to leave the function."""
+    line = -1
+
+    def trace(_frame, event, _argument):
+        nonlocal line
+        line += event == "line"
+        if line == number:
+            raise KeyboardInterrupt
+        return trace
+
+    previous = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        function()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(previous)
+    assert line < number, f"the interrupt at line {number} was swallowed"
+    return False

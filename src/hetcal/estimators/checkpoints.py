@@ -4,6 +4,8 @@ import copy
 import math
 from typing import Any
 
+from torch import Tensor
+
 
 class BestEpoch:
     """A copy of an estimator's weights from its best epoch so far; the first of equals."""
@@ -18,7 +20,10 @@ class BestEpoch:
         """Copy the weights if the score is the lowest so far, and return whether it is."""
         is_best = self.weights is None or score < self.score
         if is_best:
-            weights = copy.deepcopy(self.estimator.state_dict())
+            weights = self.estimator.state_dict()
+            # `copy.deepcopy` of the dict would swallow a Ctrl-C that comes within `copyreg._slotnames`.
+            for name, value in weights.items():
+                weights[name] = value.clone() if isinstance(value, Tensor) else copy.deepcopy(value)
             self.epoch, self.score, self.weights = epoch, score, weights  # all at once, whenever Ctrl-C comes
         return is_best
 
