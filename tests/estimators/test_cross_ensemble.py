@@ -1,7 +1,6 @@
 """The pool of members that hold out rows: its equations, and calibration from held-out predictions alone."""
 
 import copy
-from itertools import product
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from torch import nn
 from hetcal.estimators import predict
 from hetcal.estimators.boosted_members import MEAN_ABSOLUTE
 from hetcal.estimators.cross_ensemble import LEAST_LOG_STD, MOST_LOG_STD, CrossEnsemble, plan_groups
-from hetcal.estimators.held_out import HeldOut, SecondOpinion
+from hetcal.estimators.held_out import HeldOut, SecondOpinion, Stack
 from hetcal.families import SCORES, Empirical
 from hetcal.metrics import ce, ce_noise_floor, ce_quantile
 from hetcal.networks import MemberMLPs
@@ -82,15 +81,13 @@ def pooled(ensemble, x, j):
     others = [np.concatenate(values)[..., j] for values in zip(*answers, strict=True)]
     all_means, all_stds = np.concatenate([mean, others[0]]), np.concatenate([std, others[1]])
     all_stds[-2:] = np.hypot(all_stds[-2:], 0.3)  # the floor of the forests
-    w = ensemble.group_weights.numpy()[:, None] / all_stds.mean(1)
+    w = ensemble.group_weights.numpy()[:, None, None] / all_stds
     w /= w.sum(0)
-    location, scale = (w * all_means.mean(1)).sum(0), (w * all_stds.mean(1)).sum(0)
-    factors = []
-    for a, b in product(range(PARTS), repeat=2):  # one member of each group
-        center = (w[0] * mean[0, a] + w[1] * mean[1, b]) / (w[0] + w[1])
-        between = w[0] * (mean[0, a] - center) ** 2 + w[1] * (mean[1, b] - center) ** 2
-        factors.append(np.sqrt(scale**2 + float(ensemble.widening) * between) / scale)
-    return location, scale, scale * np.exp(np.log(factors).mean(0))
+    location, scale = (w * all_means).sum(0), (w * all_stds).sum(0)
+    center = (w[0] * mean[0] + w[1] * mean[1]) / (w[0] + w[1])
+    between = w[0] * (mean[0] - center) ** 2 + w[1] * (mean[1] - center) ** 2
+    widened = np.sqrt(scale**2 + float(ensemble.widening) * between)
+    return [values.mean(0) for values in (location, scale, widened)]
 
 
 @pytest.mark.parametrize("n_targets", [1, 2])
@@ -109,7 +106,7 @@ def test_pool_is_its_equations(n_targets):
             assert_allclose(one.std, rho * widened * t_std, rtol=1e-4)
             means, _ = (values[..., j].double().numpy() for values in ensemble.group_predictions(x))
             shares = ensemble.shares(ensemble.group_predictions(x)[1])[..., j].numpy()
-            between = (shares * ((means - location) ** 2).mean(1)).sum(0)
+            between = (shares * (means - location) ** 2).sum(0).mean(0)
             assert_allclose(one.aleatoric_std, one.std * scale / np.sqrt(scale**2 + between), rtol=1e-4)
             assert_allclose(one.epistemic_std**2 + one.aleatoric_std**2, one.std**2, rtol=1e-5)
 
@@ -149,13 +146,15 @@ def test_all_members_go_on_alike_beyond_the_training_rows():
     assert_allclose(std.detach(), std_inside.detach())
 
 
-def test_every_member_takes_part_equally_often():
-    """In the choices of one member per group, for any number of groups and parts."""
-    for groups, parts in product((1, 2, 3), (2, 3, 4)):
-        ensemble = CrossEnsemble(nn.Identity(), n_groups=groups, n_parts=parts, n_inputs=1, n_numbers=1)
-        for group in range(groups):
-            counts = np.bincount(ensemble.choices[:, group], minlength=parts)
-            assert (counts == counts[0]).all()
+def test_pool_is_the_average_of_predictions_like_held_out_ones():
+    """Of one member per group each, pooled by the function that held-out predictions are calibrated with."""
+    ensemble, x = ensemble_of(n_targets=2), rows()
+    mean, std = (values.detach().numpy() for values in ensemble.group_predictions(x))
+    stack = Stack(ensemble.group_weights.numpy(), float(ensemble.power), float(ensemble.widening), GROUPS)
+    expected = np.mean([stack.pool(mean[:, part], std[:, part]) for part in range(PARTS)], axis=0)
+    found = ensemble.pool(torch.from_numpy(mean), torch.from_numpy(std), is_widened=True)
+    assert_allclose(np.stack(found), expected)
+    assert_allclose(found[2] > found[1], True)
 
 
 def test_epistemic_part_does_not_need_a_widening():
@@ -262,7 +261,7 @@ def test_calibration_learns_what_the_pool_gains():
     ensemble = CrossEnsemble(nn.Identity(), n_groups=2, n_parts=4, n_inputs=1, n_numbers=0)
     calibration = ensemble.calibrate(held_out_of(mean, std), y[:, None], np.ones(8000))
     held_std = torch.tensor([0.6, 0.6, 2, 2, 2, 2], dtype=torch.float64)[:, None, None, None]  # the same for all rows
-    w = ensemble.shares(held_std)[:2, 0, 0].numpy()
+    w = ensemble.shares(held_std)[:2, 0, 0, 0].numpy()
     one = y - np.tensordot(w, mean[::4], 1) / w.sum()
     pool = y - np.tensordot(w, mean.reshape(2, 4, -1).mean(1), 1) / w.sum()
     assert pool.std() / one.std() < 0.9

@@ -7,7 +7,6 @@ held-out part of the rows, so that the whole ensemble is calibrated on all rows 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -52,15 +51,16 @@ class CrossEnsemble(nn.Module):
     r"""Groups g of members j with a mean and a sigma each: of networks, linear models, boosted
     trees and forests.
 
-    .. math:: \mu = \sum_g w_g(x) \overline{\mu_{gj}}, \qquad
-              s^2 = \Big(\sum_g w_g(x) \overline{\sigma_{gj}}\Big)^2 + c \, b, \qquad
-              w_g(x) \propto w_g \overline{\sigma_{gj}}^{-\gamma}, \\
-              y = \mu + \rho \, s \, T(z), \; z \sim N(0, 1)
+    .. math:: \mu_j = \sum_g w_{gj}(x) \mu_{gj}, \qquad
+              s_j^2 = \Big(\sum_g w_{gj}(x) \sigma_{gj}\Big)^2 + c \, b_j, \qquad
+              w_{gj}(x) \propto w_g \sigma_{gj}^{-\gamma}, \\
+              y = \overline{\mu_j} + \rho \, \overline{s_j} \, T(z), \; z \sim N(0, 1)
 
     with b the variance between groups of networks. The paper's idea is in the members: their sigma is trained as part
     of the objective. Weights w, power :math:`\gamma`, the least sigma of the forests, widening c, shape T and pool
-    factor :math:`\rho` come from held-out rows, in `calibrate`. T is a family of its own, `hetcal.families.Empirical`,
-    standardized, so that mean and std are those of the prediction.
+    factor :math:`\rho` come from held-out rows, in `calibrate`. A held-out prediction is that of one member per group;
+    the pool averages k such predictions, so that what is learned from the former holds for the latter. T is a family
+    of its own, `hetcal.families.Empirical`, standardized, so that mean and std are those of the prediction.
 
     Args:
         networks: (groups * parts) members in the order of the groups: rows (n, inputs), or (members, n, inputs), to
@@ -103,12 +103,6 @@ class CrossEnsemble(nn.Module):
         self.register_buffer("widening", torch.zeros((), dtype=double))
         self.register_buffer("factor", torch.ones(n_targets, dtype=double))
         self.register_buffer("shape", torch.tensor(np.tile(SCORES, (n_targets, 1))))
-        # All choices of one member per group that are needed to see every pair of members of two groups once.
-        turns = product(range(n_parts), repeat=2)
-        choices = [[(start + group * turn) % n_parts for group in range(n_groups)] for start, turn in turns]
-        self.register_buffer("choices", torch.tensor(choices), persistent=False)
-
-    choices: Tensor
 
     @property
     def fitted(self) -> tuple[LinearMembers, BoostedMembers, ForestMembers]:
@@ -144,7 +138,7 @@ class CrossEnsemble(nn.Module):
         unit = self.factor * widened
         center, total = location + unit * t_mean, unit * t_std
         # Of the variance of a mixture, the part that members disagree about is epistemic.
-        between = (self.shares(std) * (mean - location).square().mean(1)).sum(0)
+        between = (self.shares(std) * (mean - location).square()).sum(0).mean(0)
         share = scale.square() / (scale.square() + between)
         columns = [center, total, total * (1 - share).sqrt(), total * share.sqrt()]
         if self.n_targets == 1:
@@ -152,28 +146,20 @@ class CrossEnsemble(nn.Module):
         return from_columns((column.float() for column in columns), family)
 
     def shares(self, std: Tensor) -> Tensor:
-        """Weights of the groups for each row, (groups, n, targets), from the std of all members."""
-        shares = self.group_weights[:, None, None] * std.mean(1).pow(-self.power)
+        """Weights of the groups for each row and member, of the shape of std: (groups, parts, n, targets)."""
+        shares = self.group_weights[:, None, None, None] * std.pow(-self.power)
         return shares / shares.sum(0)
 
     def pool(self, mean: Tensor, std: Tensor, is_widened: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """Location, scale and widened scale of all members together, (n, targets): tensors only, for ONNX."""
+        """Location, scale and widened scale, (n, targets): means over the parts. Tensors only, for ONNX."""
         shares = self.shares(std)
-        location, scale = (shares * mean.mean(1)).sum(0), (shares * std.mean(1)).sum(0)
-        if not is_widened:
-            return location, scale, scale
-        networks = slice(self.n_groups)
-        return location, scale, scale * self.disagreement(mean[networks], shares[networks], scale)
-
-    def disagreement(self, mean: Tensor, shares: Tensor, scale: Tensor) -> Tensor:
-        """Factor of the scale, (n, targets), for means (groups, parts, n, targets) that differ between the groups.
-
-        It is the geometric mean over choices of one member per group, because the widening was chosen for such choices.
-        """
-        picked = mean[torch.arange(self.n_groups), self.choices]  # (choices, groups, n, targets)
-        center = (shares * picked).sum(1, keepdim=True) / shares.sum(0)
-        between = (shares * (picked - center).square()).sum(1)
-        return ((self.widening * between / scale.square()).log1p().mean(0) / 2).exp()
+        location, scale = (shares * mean).sum(0), (shares * std).sum(0)
+        widened = scale
+        if is_widened:
+            mean, shares = mean[: self.n_groups], shares[: self.n_groups]  # of networks
+            center = (shares * mean).sum(0) / shares.sum(0)
+            widened = (scale.square() + self.widening * (shares * (mean - center).square()).sum(0)).sqrt()
+        return location.mean(0), scale.mean(0), widened.mean(0)
 
     def calibrate(self, held_out: HeldOut, y: Floats, weights: Floats) -> "Calibration":
         """Learn floors, weights, widening, shape and pool factor from held-out predictions of all groups."""

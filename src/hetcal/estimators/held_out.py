@@ -22,8 +22,9 @@ from scipy.special import erf, ndtri, softmax
 from hetcal._checks import Floats
 from hetcal.families import GAUSSIAN, SCORES, Empirical
 
-# Fractions of the root-mean-square error that `choose_floor` tries, and factors of sigma that each is judged with.
-FLOORS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.3)
+# Fractions of the root-mean-square error that `choose_floor` tries, and factors of sigma that each is judged with. None
+# is 0: where similar rows have equal targets, all trees may agree exactly, and 1 / sigma would have no bound.
+FLOORS = (0.01, 0.03, 0.1, 0.3)
 FACTORS = np.geomspace(0.3, 3.0, 9)
 # Powers of 1 / sigma that `choose_stack` tries.
 POWERS = (0.0, 1.0)
@@ -254,8 +255,9 @@ def fit_shape_of_cells(lower: Floats, upper: Floats, residuals: Floats, weights:
 def pool_factor(held_out: HeldOut, stack: Stack, y: Floats, weights: Floats, parts: int) -> Floats:
     r"""Ratio of the errors of the whole pool to those of held-out predictions, (targets,).
 
-    A held-out prediction has one member per group, the pool has k = `parts`. Where a second member of group g has not
-    seen a row either, the two are averaged: with :math:`r_1, r_2` the standardized residuals with one and with two,
+    A held-out prediction has one member per group, the pool averages k = `parts` of them. Where a second member of
+    group g has not seen a row either, two are averaged: with :math:`r_1, r_2` the standardized residuals of one and of
+    two,
 
     .. math:: \rho^2 = 1 - 2 (1 - 1/k) \sum_g \left(1 - \left(\overline{|r_2|} / \overline{|r_1|}\right)^2\right)
 
@@ -276,16 +278,10 @@ def pool_factor(held_out: HeldOut, stack: Stack, y: Floats, weights: Floats, par
 
 
 def sizes_of_residuals(held_out: HeldOut, stack: Stack, y: Floats, opinion: SecondOpinion) -> list[Floats]:
-    """Absolute standardized residuals, (rows, targets), by the first member of a group, by both, and by the second.
-
-    Both are widened as much as either alone, on average, because the whole pool is (`CrossEnsemble.disagreement`).
-    """
-    pooled = []
-    for share in (0.0, 0.5, 1.0):
-        mean, std = held_out.mean[:, opinion.rows], held_out.std[:, opinion.rows]  # copies
-        mean[opinion.group] += share * (opinion.mean - mean[opinion.group])
-        std[opinion.group] += share * (opinion.std - std[opinion.group])
-        pooled.append(stack.pool(mean, std))
-    widened = [pooled[0][2], pooled[1][1], pooled[2][2]]
-    widened[1] = widened[1] * np.sqrt(pooled[0][2] / pooled[0][1] * pooled[2][2] / pooled[2][1])
-    return [np.abs(y[opinion.rows] - location) / scale for (location, _, _), scale in zip(pooled, widened, strict=True)]
+    """Absolute standardized residuals, (rows, targets), by the first member of a group, by both, and by the second."""
+    mean, std = held_out.mean[:, opinion.rows], held_out.std[:, opinion.rows]  # copies
+    first = stack.pool(mean, std)
+    mean[opinion.group], std[opinion.group] = opinion.mean, opinion.std
+    second = stack.pool(mean, std)
+    both = [(one + other) / 2 for one, other in zip(first, second, strict=True)]
+    return [np.abs(y[opinion.rows] - location) / scale for location, _, scale in (first, both, second)]
