@@ -14,9 +14,22 @@ os.environ.update(RAY_worker_niceness="0")
 import pytest
 import torch
 
+from tests.warm_python import WarmPython
+
 torch.set_num_threads(1)  # two test processes run side by side
 # A shell ignores Ctrl-C for what it starts in the background, and so would the processes of these tests.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def warm_python():
+    """Processes of their own, as `sys.executable` starts them, in which torch is already imported."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")  # as `hetcal` does before it imports torch
+        patch.delenv("PYTHONUNBUFFERED", raising=False)  # few users have it
+        warm = WarmPython()
+    yield warm
+    warm.close()
 
 
 @pytest.fixture

@@ -158,17 +158,16 @@ def test_fit_then_export(hetcal, table, tmp_path):
     assert (code, err) == (2, "hetcal: m.onnx already exists; use --force to replace it\n")
 
 
-def test_overwriting_asks_on_a_terminal(tmp_path):
+def test_overwriting_asks_on_a_terminal(warm_python, tmp_path):
     """On a real terminal: "no" keeps the file, "yes" replaces it."""
     pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
     pd.DataFrame({"y": [0.0, 1.0], "mean": 0.5, "std": 1.0}).to_csv(tmp_path / "p.csv", index=False)
     report = tmp_path / "r.html"
     report.write_text("old")
-    command = [sys.executable, "-m", "hetcal.cli", "evaluate", "p.csv", "--target", "y", "--report", "r.html"]
+    command = ["-m", "hetcal.cli", "evaluate", "p.csv", "--target", "y", "--report", "r.html"]
     for answer, is_old in ((b"n\n", True), (b"y\n", False)):
         ours, theirs = pty.openpty()
-        streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
-        process = subprocess.Popen(command, cwd=tmp_path, **streams)
+        process = warm_python.start(*command, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs)
         os.close(theirs)
         os.write(ours, answer)
         said = b""
@@ -205,18 +204,18 @@ def test_a_reader_that_has_gone_is_no_traceback(tmp_path):
     assert (ended.returncode, ended.stderr) == (1, "")
 
 
-def test_an_ended_process_removes_what_it_began(tmp_path):
+def test_an_ended_process_removes_what_it_began(warm_python, tmp_path):
     """SIGTERM, as a scheduler sends it: no half-written file is left. Standard input keeps the command waiting."""
     values = np.random.default_rng(0).normal(size=(40, 3))
     pd.DataFrame(values, columns=["a", "b", "y"]).to_csv(tmp_path / "t.csv", index=False)
     model = make("hnn", max_epochs=1, width=4, depth=1, random_state=0)
     model.fit(pd.DataFrame(values[:, :2], columns=["a", "b"]), values[:, 2]).save(tmp_path / "m.hetcal")
-    command = [sys.executable, "-m", "hetcal.cli", "predict", "m.hetcal", "-", "--out", "p.csv"]
+    command = ["-m", "hetcal.cli", "predict", "m.hetcal", "-", "--out", "p.csv"]
     read, write = os.pipe()
     with (
         os.fdopen(read),
         os.fdopen(write, "wb") as stdin,
-        subprocess.Popen(command, cwd=tmp_path, stdin=read) as process,
+        warm_python.start(*command, cwd=tmp_path, stdin=read) as process,
     ):
         stdin.write(b"a,b\n" + b"1.5,2.5\n" * 400_000)  # more than the piece that is read at once
         stdin.flush()

@@ -25,7 +25,11 @@ def make(name, family, n_targets=1, seed=0):
     kind = ESTIMATORS[name]
     generator = torch.Generator().manual_seed(1)
     network = MLP(D, n_targets * kind.n_outputs, width=8, depth=1, dropout=0.2, generator=generator)
-    few = {"samples": 5, "prediction_samples": 6} if issubclass(kind, SampledPasses) else {}
+    few = {}
+    if issubclass(kind, SampledPasses):
+        few = {"samples": 5, "prediction_samples": 6}
+    elif name in ("ensemble", "ensemble_spread"):
+        few = {"members": 4}  # most of the time would be spent copying them
     return WithFamily(kind(network, n_targets=n_targets, seed=seed, **few), family)
 
 

@@ -9,24 +9,20 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from tests.warm_python import WarmPython
-
 QUICK = ("--method", "hnn", "--set", "max_epochs=80", "--set", "width=32")
 
 
 @pytest.fixture
-def run(tmp_path):
+def run(warm_python, tmp_path):
     """`hetcal ...` in a process and a folder of its own; fails the test unless it ends well."""
-    python = WarmPython()
 
     def call(*arguments):
-        ended = python.run("-m", "hetcal.cli", *arguments, cwd=tmp_path)
+        ended = warm_python.run("-m", "hetcal.cli", *arguments, cwd=tmp_path)
         assert ended.returncode == 0, ended.stderr
         assert "Traceback" not in ended.stderr
         return ended
 
-    yield call
-    python.close()
+    return call
 
 
 def mixed_table(n, seed):
@@ -47,7 +43,7 @@ def mixed_table(n, seed):
     )
 
 
-def test_red_wine(run, raw_file, tmp_path):
+def test_red_wine(raw_file, run, tmp_path):
     """The file as its authors publish it (semicolons, quoted names with blanks), to predictions and both reports."""
     source = raw_file("winequality-red.csv")
     done = run("fit", source, "--target", "quality", "--out", "wine.hetcal", *QUICK, "--report", "fit.html")

@@ -29,7 +29,8 @@ Y = X[:, 0] + 0.1 * RNG.normal(size=N)
 
 @pytest.fixture(params=sorted(ESTIMATORS))
 def model(request):
-    return HCRegressor(request.param, width=8, depth=2, max_epochs=8, random_state=0)
+    few = {"members": 4} if request.param in ("ensemble", "ensemble_spread") else None
+    return HCRegressor(request.param, estimator_options=few, width=8, depth=2, max_epochs=8, random_state=0)
 
 
 def with_cell(value, dtype=float):

@@ -186,13 +186,13 @@ for path in sorted(Path(sys.argv[3]).iterdir()):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="memory is read from /proc")
-def test_crafted_files_in_bounded_memory(folder, crafted, planted, tmp_path):
+def test_crafted_files_in_bounded_memory(warm_python, folder, crafted, planted, tmp_path):
     """All of them under a limit on memory: none is refused because it ran out, and nothing else fails."""
     (tmp_path / "crafted").mkdir()
     for number, data in enumerate(crafted.values()):
         (tmp_path / "crafted" / f"{number:03}.hetcal").write_bytes(data)
     arguments = [folder / "regressor.hetcal", str(MEGABYTES), tmp_path / "crafted"]
-    done = subprocess.run([sys.executable, "-c", MEMORY_CODE, *arguments], capture_output=True, text=True, check=False)
+    done = warm_python.run("-c", MEMORY_CODE, *arguments, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert not planted.exists()
 

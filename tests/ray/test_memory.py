@@ -4,7 +4,7 @@ import pytest
 
 from tests.ray.conftest import Cluster, run_script
 
-SPARE_GIGABYTES = 6
+SPARE_GIGABYTES = 4
 JOBS = f"""\
 import sys
 from hetcal.ray import connect

@@ -114,7 +114,10 @@ def main() -> None:
         if hasattr(signal, name):  # end by an exception, so that half-written files are removed
             signal.signal(getattr(signal, name), lambda number, _: sys.exit(128 + number))
     try:
-        app()
+        try:
+            app()
+        finally:
+            flush_output()
     except (ValueError, TypeError, ArithmeticError, OSError, ImportError, MemoryError, RuntimeError) as error:
         typer.echo(f"hetcal: {sentence(error)}", err=True)
         sys.exit(2)
@@ -124,6 +127,18 @@ def main() -> None:
         kept = "; finished cells are kept" if sys.argv[1:2] == ["bench"] else ""
         typer.echo(f"\nhetcal: stopped{kept}", err=True)
         sys.exit(EXIT_INTERRUPTED)
+
+
+def flush_output() -> None:
+    """Write what is still buffered: a disk that is full is then an error like any other."""
+    if sys.stdout is None:  # closed by who started the command
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # Python tries again when it ends; it would print a message of its own and change the exit code.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise
 
 
 def sentence(error: BaseException) -> str:
