@@ -195,8 +195,7 @@ def fit_shape(residuals: Floats, weights: Floats) -> Empirical:
     """The quantile function of standardized residuals, (n,), smoothed.
 
     At a few knots in normal scores (more for more rows) a straight line is fitted to the sorted residuals near the
-    knot. What this misses is smoothed in the same way and added (twicing; Tukey, 1977): the quantile function of
-    heavy-tailed residuals bends outward, and lines alone would make all intervals too wide.
+    knot. Between the knots and beyond them, where there are hardly any residuals, it is linear in the normal score.
     """
     order = np.argsort(residuals)
     r, w = residuals[order], weights[order] / weights.sum()
@@ -205,25 +204,17 @@ def fit_shape(residuals: Floats, weights: Floats) -> Empirical:
     r = without_gross_outliers(r, scores)
     limit = min(3.0, max(1.0, float(ndtri(1 - 2.5 / max(n, 10)))))
     knots = np.linspace(-limit, limit, int(np.clip(math.sqrt(n) / 2, 5, 41)))
-
-    def smooth(values: Floats) -> Floats:
-        return np.array([local_line(scores, values, w, knot, 0.6 * (knots[1] - knots[0])) for knot in knots])
-
-    values = smooth(r)
-    values += smooth(r - through_knots(knots, values, scores))
+    spacing = knots[1] - knots[0]
+    values = np.array([local_line(scores, r, w, knot, 0.6 * spacing) for knot in knots])
     center = float(w @ r)
     spread = math.sqrt(float(w @ (r - center) ** 2))
     values = np.maximum.accumulate((n * values + NORMAL_ROWS * (center + spread * knots)) / (n + NORMAL_ROWS))
     # Strictly increasing, so that it has an inverse and a density.
     values += 1e-4 * max(spread, 1e-9 * max(1.0, abs(center))) * knots
-    return Empirical(through_knots(knots, values, SCORES))
-
-
-def through_knots(knots: Floats, values: Floats, at: Floats) -> Floats:
-    """Linear between the knots and beyond them, with the slope over two pieces: the last one rests on few rows."""
-    slopes = (values[[2, -1]] - values[[0, -3]]) / (knots[2] - knots[0])
-    beyond = slopes[0] * np.minimum(at - knots[0], 0) + slopes[1] * np.maximum(at - knots[-1], 0)
-    return np.asarray(np.interp(at, knots, values) + beyond)
+    # The slope over two pieces, because the outermost one rests on few rows.
+    slopes = (values[[2, -1]] - values[[0, -3]]) / (2 * spacing)
+    beyond = slopes[0] * np.minimum(SCORES + limit, 0) + slopes[1] * np.maximum(SCORES - limit, 0)
+    return Empirical(np.interp(SCORES, knots, values) + beyond)
 
 
 def without_gross_outliers(r: Floats, scores: Floats) -> Floats:
