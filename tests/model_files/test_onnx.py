@@ -25,8 +25,10 @@ from torch.onnx._internal.exporter._registration import ONNXRegistry
 
 import hetcal
 from hetcal import HCClassifier, HCRegressor
+from hetcal.estimators import boosted_members, forest_members
 from hetcal.estimators.uninformative import ConstantSigma
 from hetcal.model_files.onnx import OPSET, Graph, export_onnx, graph_metadata, inverse
+from hetcal.training import parts
 from hetcal.transforms import TRANSFORMS, PerTarget
 
 # In standard deviations for the mean, relative for the std.
@@ -98,8 +100,7 @@ def fit(X, y, **settings):
 
 @cache
 def fitted(case):
-    # Few rows for shallow trees, where there are any: every level adds operations, and exporting them takes long.
-    X = table({"cross_ensemble": 20, "members": 24}.get(case, 200), seed=0)
+    X = table(200, seed=0)
     y = target(X)
     if case == "members":
         y = np.column_stack([1e6 + y, 1e-9 * y[::-1]])
@@ -113,6 +114,17 @@ def fitted(case):
     settings, n_targets = CASES[case]
     y = 1e6 + y if n_targets == 1 else np.column_stack([1e6 + y, 1e-9 * y[::-1]])
     return fit(X, y, estimator=case, **settings)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_pools():
+    """Two levels of each tree, and four members of a user's network: more of the same operations take long to export."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forest_members, "MOST_DEPTH", 2)
+        patch.setattr(boosted_members, "MEAN_DEPTH", 2)
+        patch.setattr(boosted_members, "STD_DEPTH", 2)
+        patch.setattr(parts, "PARTS_OF_FEWER_ROWS", 2)
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)
