@@ -118,7 +118,7 @@ def fitted(case):
 
 @pytest.fixture(scope="module", autouse=True)
 def _small_pools():
-    """Two levels of each tree, and four members of a user's network: more of the same operations take long to export."""
+    """Two levels of each tree, four members of a user's network: more of the same operations take long to export."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(forest_members, "MOST_DEPTH", 2)
         patch.setattr(boosted_members, "MEAN_DEPTH", 2)

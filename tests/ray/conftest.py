@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes import wait_until
+from tests.ray.warm_node import WORKERS
 
 REPOSITORY = Path(__file__).parents[2]
 pytest.importorskip("ray", reason="needs Ray: pip install 'hetcal[ray]'")
@@ -25,6 +26,8 @@ SETTINGS = {
     "RAY_health_check_initial_delay_ms": "500",
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_failure_threshold": "2",
+    "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",  # of a cloud, too
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.2",  # the controller sees that workers have ended when it looks at them
     "GRPC_ENABLE_FORK_SUPPORT": "0",  # in its handlers died servers for clients, see `hetcal.ray.cluster`
 }
 PORTS = ["--min-worker-port=0", "--max-worker-port=0"]  # any
@@ -39,14 +42,17 @@ def free_port():
 class Cluster:
     """Nodes as process groups, so that one can be killed with all its workers, like a machine without power."""
 
-    def __init__(self, second_cpus=2, spare_gigabytes=None):
-        """Ray ends workers when this machine uses so much more memory than now; by default when it is nearly full."""
+    def __init__(self, second_cpus=2, spare_gigabytes=None, script="tests.ray.warm_node"):
+        """Ray ends workers when this machine uses so much more memory than now; by default when it is nearly full.
+
+        The script is that of `ray`, or one with workers that have imported torch already.
+        """
         if not Path("/proc/self/stat").exists():
             pytest.skip("nodes are killed through /proc")
         self.folder = Path(tempfile.mkdtemp(prefix="hcray"))  # short, because names of sockets must be short
         self.address, self.nodes = f"127.0.0.1:{free_port()}", []
         self.client = f"ray://127.0.0.1:{free_port()}"
-        self.second_cpus, self.limits = second_cpus, {}
+        self.second_cpus, self.limits, self.script = second_cpus, {}, script
         if spare_gigabytes is not None:
             from ray._private.utils import get_system_memory, get_used_memory  # as Ray itself counts it
 
@@ -56,9 +62,10 @@ class Cluster:
     def start(self, *options):
         """Start a node; it belongs to the cluster as soon as Ray counts it."""
         agent = f"--dashboard-agent-listen-port={free_port()}"
-        command = [sys.executable, "-m", "ray.scripts.scripts", "start", *NODE, *PORTS, agent, *options]
+        command = [sys.executable, "-m", self.script, "start", *NODE, *PORTS, agent, *options]
         paths = [str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]  # workers import functions by name
-        environment = {**os.environ, **SETTINGS, **self.limits, "PYTHONPATH": os.pathsep.join(paths)}
+        workers = {WORKERS: str(self.folder / f"workers-{len(self.nodes)}")}
+        environment = {**os.environ, **SETTINGS, **self.limits, **workers, "PYTHONPATH": os.pathsep.join(paths)}
         for name in ("RAY_ADDRESS", "OMP_NUM_THREADS"):
             environment.pop(name, None)
         with (self.folder / f"node-{len(self.nodes)}.log").open("w") as log:

@@ -22,7 +22,7 @@ def test_out_of_memory():
 
     if estimate_available_memory() < 2 * SPARE_GIGABYTES * 10**9:
         pytest.skip(f"needs {2 * SPARE_GIGABYTES} GB of memory")
-    cluster = Cluster(spare_gigabytes=SPARE_GIGABYTES)
+    cluster = Cluster(spare_gigabytes=SPARE_GIGABYTES, script="ray.scripts.scripts")  # no worker needs torch
     try:
         cluster.start_head()
         ended = run_script(JOBS, cluster.address)
