@@ -78,11 +78,12 @@ def grow_forest(x: Floats, y: Floats, weights: Floats, seed: int) -> list[GrownT
 
     # The trees of `ExtraTreesRegressor`, without its checks, which take longer than to grow small trees.
     generator = np.random.RandomState(seed)
+    is_weighted = bool((weights != 1).any())  # weights of 1 give the same tree, but are checked, which takes as long
     trees = []
     for _ in range(TREES):
         sample = generator.choice(len(x), MOST_ROWS, replace=False) if len(x) > MOST_ROWS else slice(None)
         model = ExtraTreeRegressor(max_depth=MOST_DEPTH, random_state=generator.randint(2**31 - 1))
-        tree = grow_tree(model, x[sample], y[sample], weights[sample])
+        tree = grow_tree(model, x[sample], y[sample], weights[sample] if is_weighted else None)
         leaf, mean = tree.apply(x), tree.value[:, :, 0]
         total = np.maximum(np.bincount(leaf, weights, tree.node_count), 1e-300)
         squares = [
