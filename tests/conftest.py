@@ -32,6 +32,16 @@ def warm_python():
     warm.close()
 
 
+@pytest.fixture(scope="module")
+def few_members():
+    """The default has half as many members for few rows, as many as for more rows: for tests that fit it often."""
+    from hetcal.training import parts
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parts, "PARTS_OF_FEWER_ROWS", parts.PARTS)
+        yield
+
+
 @pytest.fixture
 def raw_file():
     """The path of a raw file in the folder that HETCAL_DATA names; skips the test if it is not there."""

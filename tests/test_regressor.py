@@ -35,6 +35,7 @@ from hetcal.metrics import evaluate
 from hetcal.objectives import gaussian_nll
 from hetcal.tabular.targets import fit_target_scaler, standardize_target
 
+pytestmark = pytest.mark.usefixtures("few_members")
 X, Y = load_diabetes(return_X_y=True)
 X, Y = X[:150], Y[:150]
 DATA = heteroscedastic(60)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-QUICK = ("--method", "hnn", "--set", "max_epochs=80", "--set", "width=32")
+QUICK = ("--method", "hnn", "--set", "max_epochs=20", "--set", "width=32")
 
 
 @pytest.fixture

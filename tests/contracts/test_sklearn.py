@@ -20,6 +20,7 @@ from hetcal import HCRegressor
 from hetcal.datasets import heteroscedastic
 from hetcal.estimators import ESTIMATORS
 
+pytestmark = pytest.mark.usefixtures("few_members")
 # Fewer and larger steps, which is enough for scikit-learn's check of the score (R2 > 0.5).
 DEFAULT = HCRegressor(width=16, max_steps=10)
 TINY = {"width": 32, "depth": 1, "dropout": 0.2, "max_epochs": 30, "learning_rate": 0.02, "batch_size": 64}

@@ -25,6 +25,7 @@ from hetcal.networks import MLP
 from hetcal.objectives import nll_loss
 from hetcal.training import train
 
+pytestmark = pytest.mark.usefixtures("few_members")
 THREADS, CALLS = 8, 12  # of each thread: about a hundred calls in all
 COLUMNS = 3
 SIZES = {"width": 8, "depth": 2, "max_steps": 4, "max_epochs": 2, "random_state": 0}
