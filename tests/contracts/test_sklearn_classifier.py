@@ -29,7 +29,9 @@ OF_ESTIMATORS = {
 
 
 def small(estimator: str, likelihood: str = "probit") -> HCClassifier:
-    return HCClassifier(estimator, likelihood, width=32, depth=1, dropout=0.1, learning_rate=2e-2, max_epochs=20)
+    few_passes = {} if estimator == "variance_head" else {"samples": 10, "prediction_samples": 20}
+    sizes = {"width": 32, "depth": 1, "dropout": 0.1, "learning_rate": 2e-2, "max_epochs": 20}
+    return HCClassifier(estimator, likelihood, estimator_options=few_passes, **sizes)
 
 
 @parametrize_with_checks([small("mc_dropout")])
