@@ -27,17 +27,20 @@ CACHES = {
 # several processes, so that beside it there is a file that has one.
 SLOWEST = (
     "tests/ray/test_cluster.py",
-    "tests/model_files/test_onnx.py",
     "tests/test_examples.py",
+    "tests/model_files/test_onnx.py",
     "tests/ray/test_training.py",
-    "tests/test_regressor.py",
-    "tests/ray/test_memory.py",
     "tests/benchmarks/test_smoke.py",
-    "tests/contracts/test_sklearn.py",
+    "tests/test_regressor.py",
     "tests/studies/test_run.py",
-    "tests/tabular/test_streaming.py",
-    "tests/contracts/test_hostile_inputs.py",
+    "tests/ray/test_memory.py",
+    "tests/contracts/test_sklearn.py",
     "tests/contracts/test_model_attacks.py",
+    "tests/contracts/test_threads.py",
+    "tests/model_files/test_state.py",
+    "tests/contracts/test_hostile_inputs.py",
+    "tests/cli/test_app.py",
+    "tests/tabular/test_streaming.py",
 )
 
 

@@ -18,6 +18,7 @@ from hetcal.tabular.sources import RowSource, SourceRows
 from hetcal.tabular.streaming import Sample, keys_of, prepare_stream
 from hetcal.tabular.targets import check_regression_target
 
+pytestmark = pytest.mark.usefixtures("few_members")
 ROWS = 1500
 
 
