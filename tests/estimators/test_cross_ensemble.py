@@ -223,7 +223,8 @@ def held_out_of(mean, std, parts=4):
     at = np.arange(n // 4)
     firsts = [parts * g for g in range(2)]
     seconds = [
-        SecondOpinion(g, at, mean[first + 1, at, None], std[first + 1, at, None]) for g, first in enumerate(firsts)
+        SecondOpinion([g], at, mean[None, first + 1, at, None], std[None, first + 1, at, None])
+        for g, first in enumerate(firsts)
     ]
     means = np.concatenate([mean[firsts], np.zeros((4, n))])[..., None]
     stds = np.concatenate([std[firsts], np.full((4, n), 2.0)])[..., None]
@@ -277,7 +278,7 @@ def test_calibration_of_several_targets():
         np.concatenate([one.mean, -one.mean], 2),
         np.concatenate([one.std, one.std], 2),
         [
-            SecondOpinion(o.group, o.rows, np.concatenate([o.mean, -o.mean], 1), np.concatenate([o.std, o.std], 1))
+            SecondOpinion(o.groups, o.rows, np.concatenate([o.mean, -o.mean], 2), np.concatenate([o.std, o.std], 2))
             for o in one.seconds
         ],
     )

@@ -363,7 +363,7 @@ def test_parts_of_different_size_are_padded_without_effect(looks, never_in_vain)
 
 
 def test_held_out_predictions_are_those_of_members_that_have_not_seen_the_row():
-    """Of every group, linear models and trees included; second opinions by the member before."""
+    """Of every group, linear models and trees included; second opinions by the members before, division by division."""
     rows = table(n_targets=2)
     run = started(rows, max_steps=3)
     run.train()
@@ -379,12 +379,17 @@ def test_held_out_predictions_are_those_of_members_that_have_not_seen_the_row():
             assert row not in run.seen[first + number]
             assert_allclose(held.mean[group, row], mean[group, number, row], rtol=1e-5, atol=1e-5)
             assert_allclose(held.std[group, row], std[group, number, row], rtol=1e-5)
-    for opinion in held.seconds:
-        first = PARTS * opinion.group if opinion.group < GROUPS else 0
-        number = next(j for j in range(PARTS) if np.array_equal(run.shared[first + j], opinion.rows))
-        assert not set(opinion.rows) & set(run.seen[first + number].tolist())
-        assert_allclose(opinion.mean, mean[opinion.group, number, opinion.rows], rtol=1e-5, atol=1e-5)
-        assert_allclose(opinion.std, std[opinion.group, number, opinion.rows], rtol=1e-5)
+    assert [opinion.groups for opinion in held.seconds] == [
+        [0, *range(GROUPS, total)],
+        *([g] for g in range(1, GROUPS)),
+    ]
+    for first, opinion in zip(range(0, PARTS * GROUPS, PARTS), held.seconds, strict=True):
+        assert sorted(opinion.rows) == sorted(np.concatenate(run.shared[first : first + PARTS]))
+        for place, row in enumerate(opinion.rows):
+            number = next(j for j in range(PARTS) if row in run.shared[first + j])
+            assert row not in run.seen[first + number]
+            assert_allclose(opinion.mean[:, place], mean[opinion.groups, number, row], rtol=1e-5, atol=1e-5)
+            assert_allclose(opinion.std[:, place], std[opinion.groups, number, row], rtol=1e-5)
 
 
 def test_other_members_do_not_see_their_held_out_rows():

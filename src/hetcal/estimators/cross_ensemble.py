@@ -6,7 +6,7 @@ held-out part of the rows, so that the whole ensemble is calibrated on all rows 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from hetcal.estimators.boosted_members import BoostedMembers
 from hetcal.estimators.forest_members import ForestMembers
 from hetcal.estimators.held_out import (
     HeldOut,
-    SecondOpinion,
     choose_floor,
     choose_stack,
     choose_widening,
@@ -194,8 +193,7 @@ class CrossEnsemble(nn.Module):
 def with_floors(held_out: HeldOut, floors: Floats) -> HeldOut:
     """The same predictions, with a least sigma of each group, (groups, targets)."""
     seconds = [
-        SecondOpinion(opinion.group, opinion.rows, opinion.mean, np.hypot(opinion.std, floors[opinion.group]))
-        for opinion in held_out.seconds
+        replace(opinion, std=np.hypot(opinion.std, floors[opinion.groups, None])) for opinion in held_out.seconds
     ]
     return HeldOut(held_out.mean, np.hypot(held_out.std, floors[:, None]), seconds)
 

@@ -48,7 +48,8 @@ class HeldOut:
 
     Attributes:
         mean, std: The predictions.
-        seconds: For some rows, the prediction of a second member of a group that has not seen them either.
+        seconds: For some rows, the predictions of second members that have not seen them either, one for each division
+            of the rows into parts.
     """
 
     mean: Floats
@@ -58,9 +59,13 @@ class HeldOut:
 
 @dataclass(frozen=True, eq=False)
 class SecondOpinion:
-    """Predictions of some rows, (rows, targets), by another member of a group that has not seen them either."""
+    """Predictions of some rows, (groups, rows, targets), by other members that have not seen them either.
 
-    group: int
+    They are of all groups whose members have the same parts: such members miss the same rows and err alike, so that
+    only together do they show how much a second opinion helps.
+    """
+
+    groups: Sequence[int]
     rows: NDArray[np.intp]
     mean: Floats
     std: Floats
@@ -255,33 +260,30 @@ def fit_shape_of_cells(lower: Floats, upper: Floats, residuals: Floats, weights:
 def pool_factor(held_out: HeldOut, stack: Stack, y: Floats, weights: Floats, parts: int) -> Floats:
     r"""Ratio of the errors of the whole pool to those of held-out predictions, (targets,).
 
-    A held-out prediction has one member per group, the pool averages k = `parts` of them. Where a second member of
-    group g has not seen a row either, two are averaged: with :math:`r_1, r_2` the standardized residuals of one and of
-    two,
+    A held-out prediction has one member per group, the pool averages k = `parts` of them. Where second members have
+    not seen a row either, two are averaged: with :math:`r_1, r_2` the standardized residuals of one and of two,
 
-    .. math:: \rho^2 = 1 - 2 (1 - 1/k) \sum_g \left(1 - \left(\overline{|r_2|} / \overline{|r_1|}\right)^2\right)
+    .. math:: \rho^2 = 1 - 2 (1 - 1/k) \sum_d \left(1 - \left(\overline{|r_2|} / \overline{|r_1|}\right)^2\right)
 
-    because the variance that averaging removes is v / 2 for two members and (1 - 1/k) v for k of them. The largest
-    residuals are cut to their quantile of 98 %: two members help more there, and the mean would be theirs.
+    because the variance that averaging removes is v / 2 for two members and (1 - 1/k) v for k of them. The sum is over
+    the divisions d of the rows into parts, of which members err independently. The largest residuals are cut to their
+    quantile of 98 %: two members help more there, and the mean would be theirs.
     """
     removed = np.zeros(y.shape[1])
-    for group in {opinion.group for opinion in held_out.seconds}:
-        opinions = [opinion for opinion in held_out.seconds if opinion.group == group]
-        sizes = [sizes_of_residuals(held_out, stack, y, opinion) for opinion in opinions]
-        residuals = np.concatenate(sizes, axis=1)  # by the first member, by both, by the second: (3, rows, targets)
+    for opinion in held_out.seconds:
+        residuals = sizes_of_residuals(held_out, stack, y, opinion)
         limits = np.quantile(residuals, 0.98, axis=(0, 1))
-        share = np.concatenate([weights[opinion.rows] for opinion in opinions])
-        first, both, second = np.tensordot(share, np.minimum(residuals, limits), (0, 1))
+        first, both, second = np.tensordot(weights[opinion.rows], np.minimum(residuals, limits), (0, 1))
         tiny = 1e-300  # errors of exactly 0 have the ratio 1
         removed += 1 - ((both + tiny) / ((first + second) / 2 + tiny)) ** 2
     return np.sqrt(np.clip(1 - 2 * (1 - 1 / parts) * removed, LEAST_FACTOR**2, 1.0))
 
 
-def sizes_of_residuals(held_out: HeldOut, stack: Stack, y: Floats, opinion: SecondOpinion) -> list[Floats]:
-    """Absolute standardized residuals, (rows, targets), by the first member of a group, by both, and by the second."""
+def sizes_of_residuals(held_out: HeldOut, stack: Stack, y: Floats, opinion: SecondOpinion) -> Floats:
+    """Absolute standardized residuals by the first members, by both, and by the second ones: (3, rows, targets)."""
     mean, std = held_out.mean[:, opinion.rows], held_out.std[:, opinion.rows]  # copies
     first = stack.pool(mean, std)
-    mean[opinion.group], std[opinion.group] = opinion.mean, opinion.std
+    mean[opinion.groups], std[opinion.groups] = opinion.mean, opinion.std
     second = stack.pool(mean, std)
     both = [(one + other) / 2 for one, other in zip(first, second, strict=True)]
-    return [np.abs(y[opinion.rows] - location) / scale for location, _, scale in (first, both, second)]
+    return np.stack([np.abs(y[opinion.rows] - location) / scale for location, _, scale in (first, both, second)])

@@ -324,23 +324,20 @@ class CrossFit:
         """Fit the members that are not networks, and predict every row by the members that hold it out."""
         ensemble, rows, parts = self.ensemble, self.rows, self.ensemble.n_parts
         shape = len(ensemble.group_weights), *rows.y.shape
-        mean, std = np.empty(shape), np.empty(shape)
-        seconds: list[SecondOpinion] = []
+        mean, std, second_mean, second_std = (np.empty(shape) for _ in range(4))
 
         def keep(group: int, member: int, means: Tensor, stds: Tensor) -> None:
             """Store the predictions of the rows that a member holds out: its part, and then the shared ones."""
             own, shared = self.own[member], self.shared[member]
-            means_of_rows, stds_of_rows = means.cpu().numpy(), stds.cpu().numpy()
-            mean[group, own], std[group, own] = means_of_rows[: len(own)], stds_of_rows[: len(own)]
-            if len(shared) and not rows.are_repeated:
-                places = slice(len(own), len(own) + len(shared))
-                seconds.append(SecondOpinion(group, shared, means_of_rows[places], stds_of_rows[places]))
+            mean[group, own], second_mean[group, shared] = np.split(means.cpu().numpy(), [len(own)])
+            std[group, own], second_std[group, shared] = np.split(stds.cpu().numpy(), [len(own)])
 
         held_out = [np.concatenate([own, shared]) for own, shared in zip(self.own, self.shared, strict=True)]
         size = max(map(len, held_out))
         networks = self.predict_members(torch.from_numpy(np.stack([np.resize(index, size) for index in held_out])))
         for member in range(len(held_out)):
-            keep(member // parts, member, networks.mean[member].double(), networks.std[member].double())
+            size = len(held_out[member])
+            keep(member // parts, member, networks.mean[member, :size].double(), networks.std[member, :size].double())
         group = ensemble.n_groups
         for module in ensemble.fitted:
             # These members have the parts of the first group of networks.
@@ -352,6 +349,14 @@ class CrossFit:
                 for number in range(module.n_groups):
                     keep(group + number, part, means[number, 0], stds[number, 0])
             group += module.n_groups
+        seconds = []
+        for number in range(ensemble.n_groups if not rows.are_repeated else 0):
+            groups = [number, *range(ensemble.n_groups, group)] if number == 0 else [number]
+            shared = np.concatenate(self.shared[number * parts : (number + 1) * parts])
+            if len(shared):
+                seconds.append(
+                    SecondOpinion(groups, shared, second_mean[groups][:, shared], second_std[groups][:, shared])
+                )
         return HeldOut(mean, std, seconds)
 
     def predict_members(self, index: Tensor) -> Prediction:
