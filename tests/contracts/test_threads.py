@@ -13,6 +13,8 @@ from contextlib import nullcontext
 from threading import Barrier
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import torch
 from torch import nn
@@ -217,6 +219,25 @@ def test_loads_in_threads(tmp_path):
     assert all(map(all, in_threads(load)))
     assert torch.equal(state, torch.random.get_rng_state())
     assert warnings.filters == filters
+
+
+@pytest.mark.parametrize("make_table", [np.asarray, pd.DataFrame, pl.DataFrame])
+def test_filters_of_warnings_are_not_changed_even_for_a_moment(make_table, monkeypatch, tmp_path):
+    """They belong to all threads: of two calls that change and restore them, one may restore those of the other.
+
+    That needs a race, one run in ten; here any change fails.
+    """
+    X, y = rows()
+    table = make_table(X)
+    fit(method("cross_hc"), table, y).save(tmp_path / "model.hetcal")
+
+    def refuse(*_, **__):
+        raise AssertionError("filters of warnings must not be changed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(warnings, "catch_warnings", refuse)
+        model = hetcal.load(tmp_path / "model.hetcal")
+        assert model.predict_interval(table).shape == (len(y), 2)
 
 
 def test_an_estimator_in_training_mode():

@@ -321,7 +321,8 @@ class TabularModel(BaseEstimator):
         if sparse.issparse(X):
             raise must("X", "be dense", f"a sparse {type(X).__name__}", "call X.toarray()", TypeError)
         if not nw.dependencies.is_into_dataframe(X):
-            X = validate_data(self, X, reset=reset, dtype=None, ensure_all_finite=False)
+            is_checked = is_table_of_numbers(X)
+            X = validate_data(self, X, reset=reset, skip_check_array=is_checked, dtype=None, ensure_all_finite=False)
             if X.dtype.kind in "SU":
                 raise must("X", "hold numbers if it is an array", X.dtype.name, "give a data frame for text columns")
             return self._named(read_table(X, self._texts(reset)), reset)
@@ -354,3 +355,12 @@ class TabularModel(BaseEstimator):
     def _named(self, table: Table, reset: bool) -> Table:
         """Give the columns the names of `fit`; if only one of the two tables has names, match by position."""
         return table if reset else Table(dict(zip(self.encoder_.kinds, table.columns.values(), strict=True)))
+
+
+def is_table_of_numbers(X: Any) -> bool:
+    """Whether scikit-learn's `check_array` would return X as it is.
+
+    It sets the filters of warnings for a moment. They belong to all threads, so that of two calls at the same time, one
+    could leave them changed.
+    """
+    return type(X) is np.ndarray and X.ndim == 2 and X.size > 0 and X.dtype.kind in "biuf"
