@@ -50,6 +50,16 @@ def test_blocks_and_stages_change_nothing(monkeypatch):
     assert trees(x[:0]).shape == (2, 3, 0, 2)
 
 
+def test_lookups_of_an_exported_graph_are_the_same():
+    """In trees of more than one stage; the tests of the export have trees of two levels."""
+    x, _, tables = grown(4, depth=None)
+    trees = Trees(2, 2, 2)
+    trees.put([tables[:2], tables[2:]])
+    x = torch.from_numpy(x)
+    assert trees.depth > module.STAGE
+    assert torch.equal(trees.find_leaves_in_graph(trees.roots, x), trees.find_leaves(trees.roots, x).long())
+
+
 def test_missing_trees_are_zero():
     """Those of a member with fewer trees than others; trees that no member has are not even looked up."""
     assert_allclose(stored()[0](stored()[1])[1, 1:], np.zeros((2, 80, 2)))
