@@ -225,7 +225,7 @@ def test_loads_in_threads(tmp_path):
 def test_filters_of_warnings_are_not_changed_even_for_a_moment(make_table, monkeypatch, tmp_path):
     """They belong to all threads: of two calls that change and restore them, one may restore those of the other.
 
-    That needs a race, one run in ten; here any change fails.
+    That needs a race, which few runs have; here any change fails.
     """
     X, y = rows()
     table = make_table(X)
