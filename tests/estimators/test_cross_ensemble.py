@@ -13,9 +13,9 @@ from hetcal.estimators import predict
 from hetcal.estimators.boosted_members import MEAN_ABSOLUTE
 from hetcal.estimators.cross_ensemble import LEAST_LOG_STD, MOST_LOG_STD, CrossEnsemble, plan_groups
 from hetcal.estimators.held_out import HeldOut, SecondOpinion, Stack
+from hetcal.estimators.network_members import MemberMLPs
 from hetcal.families import SCORES, Empirical
 from hetcal.metrics import ce, ce_noise_floor, ce_quantile
-from hetcal.networks import MemberMLPs
 
 GROUPS, PARTS = 2, 3
 

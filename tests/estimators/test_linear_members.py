@@ -7,7 +7,8 @@ from numpy.testing import assert_allclose
 from sklearn.linear_model import Ridge, RidgeCV
 
 from hetcal.estimators import linear_members
-from hetcal.estimators.linear_members import LinearMembers, eigenbasis, fit_ridge
+from hetcal.estimators.linear_members import LinearInputs, LinearMembers, eigenbasis, fit_ridge
+from hetcal.networks import SQUASH_LIMIT
 
 
 def linear_table(n=80, d=5, noise=1.0, seed=0, n_targets=1):
@@ -165,3 +166,48 @@ def test_members_follow_a_trend_beyond_the_training_rows():
     members.fit(x, 5 * x, torch.ones(50), [torch.arange(50)], seed=0)
     mean = members(torch.tensor([[0.5], [2.0], [3.0], [100.0]]))[0][0, 0, :, 0]
     assert_allclose(mean, [2.5, 10, 15, 15], rtol=1e-3)
+
+
+def squashed(plain):
+    return SQUASH_LIMIT * torch.asinh(plain / SQUASH_LIMIT)
+
+
+def test_linear_inputs_undo_the_squash_and_standardize():
+    """Mean 0 and variance 1 under the weights; a heavy-tailed input keeps its scale; labels are not unsquashed."""
+    generator = torch.Generator().manual_seed(0)
+    plain = torch.randn(200, 3, generator=generator, dtype=torch.float64).pow(3)
+    weight = torch.rand(200, generator=generator, dtype=torch.float64)
+    x = plain.clone()
+    x[:, :2] = squashed(plain[:, :2])
+    layer = LinearInputs(3, 2).double()
+    layer.fit(x, weight)
+    result = layer(x.T)
+    share = weight / weight.sum()
+    mean = share @ plain
+    std = (share @ (plain - mean).square()).sqrt()
+    assert_allclose(result.T, (plain - mean) / std, rtol=1e-9, atol=1e-9)
+    assert_allclose(layer(x.T.expand(4, 3, 200))[2], result)
+
+
+def test_linear_inputs_go_on_by_one_width_of_the_range():
+    """Exactly so far, and no further, on either side."""
+    plain = torch.tensor([[2.0], [3.0], [6.0]], dtype=torch.float64)
+    layer = LinearInputs(1, 1).double()
+    layer.fit(squashed(plain), torch.ones(3))
+    center, scale = plain.mean(), plain.std(correction=0)
+
+    def at(value):
+        return float(layer(squashed(torch.tensor([[value]], dtype=torch.float64)))[0, 0] * scale + center)
+
+    for value in (-2.0, -1.5, 0.0, 9.5, 10.0):
+        assert_allclose(at(value), value, atol=1e-9)
+    assert_allclose([at(-2.5), at(-1e6)], -2.0)
+    assert_allclose([at(10.5), at(1e6)], 10.0)
+
+
+def test_linear_inputs_of_a_constant_column_stay_constant():
+    """A column that did not vary in training moves nothing when it varies in prediction."""
+    layer = LinearInputs(2, 1)
+    layer.fit(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.ones(2))
+    values = layer(torch.tensor([[1.0, 5.0, -3.0], [0.0, 1.0, 1.0]]))
+    assert_allclose(values, torch.zeros(2, 3), atol=1e-6)

@@ -10,6 +10,7 @@ from hetcal.classifier import DRAWS
 from hetcal.estimators import ESTIMATORS, boosted_members, forest_members
 from hetcal.estimators.atoms import MOST_VALUES
 from hetcal.estimators.base import BLOCK_ROWS, ROW_MULTIPLE
+from hetcal.estimators.network_members import MemberMLPs
 from hetcal.estimators.passes import ROWS_AT_ONCE
 from hetcal.exceptions import ModelFileError
 from hetcal.families import FAMILIES
@@ -17,7 +18,6 @@ from hetcal.metrics.history import History
 from hetcal.model_files import learned, schema
 from hetcal.model_files.archive import read_model_file
 from hetcal.model_files.state import NOT_STORED, describe_model
-from hetcal.networks import MemberMLPs
 from hetcal.tabular.model import COLUMN_ORDERS
 from hetcal.transforms import TRANSFORMS
 from tests.model_files.samples import Parts, fit_small

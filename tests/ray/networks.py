@@ -9,7 +9,8 @@ from torch import nn
 
 from hetcal.estimators import ESTIMATORS
 from hetcal.estimators.cross_ensemble import CrossEnsemble
-from hetcal.networks import MLP, MemberMLPs
+from hetcal.estimators.network_members import MemberMLPs
+from hetcal.networks import MLP
 from hetcal.objectives import crps_loss, nll_loss
 from hetcal.ray.training import ClusterWorkers
 

@@ -7,9 +7,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from torch import nn
 
 from hetcal.estimators.cross_ensemble import CrossEnsemble
+from hetcal.estimators.network_members import MemberMLPs
 from hetcal.estimators.stacked import MemberNetworks
 from hetcal.exceptions import TrainingDivergedError, TrainingWarning
-from hetcal.networks import MemberMLPs
 from hetcal.objectives import crps_loss
 from hetcal.prediction import Prediction
 from hetcal.training import cross_fitting

@@ -34,7 +34,7 @@ LEAST_LOG_STD, MOST_LOG_STD = -14.0, 3.0
 
 @dataclass(frozen=True)
 class MemberGroup:
-    """Settings that the members of a group share; see `hetcal.networks.MemberMLPs`."""
+    """Settings that the members of a group share; see `hetcal.estimators.network_members`."""
 
     dropout: float
     frequency_scale: float

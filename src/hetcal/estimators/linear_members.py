@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from hetcal._checks import Floats
-from hetcal.networks import LinearInputs
+from hetcal.networks import SQUASH_LIMIT
 
 # Penalties relative to the number of rows; the largest leaves the mean of y only.
 PENALTIES = np.geomspace(1e-6, 1e6, 49)
@@ -110,3 +110,51 @@ def eigenbasis(a: Floats) -> tuple[Floats, Floats]:
     _, singular, vectors = np.linalg.svd(a, full_matrices=False)
     keep = singular > 1e-6 * max(singular.max(initial=0.0), 1e-300)
     return singular[keep] ** 2, vectors[keep].T
+
+
+class LinearInputs(nn.Module):
+    """The inputs of the linear path: numbers as they were before they were squashed, standardized; (..., inputs, n).
+
+    Beyond the range of the training rows they go on by at most the width of that range.
+    """
+
+    low: Tensor
+    high: Tensor
+    center: Tensor
+    scale: Tensor
+
+    def __init__(self, n_inputs: int, n_numbers: int) -> None:
+        super().__init__()
+        self.n_numbers = n_numbers
+        for name, value in {"low": -1.0, "high": 1.0, "center": 0.0, "scale": 1.0}.items():
+            self.register_buffer(name, torch.full((n_inputs, 1), value, dtype=torch.float32))
+
+    def fit(self, x: Tensor, weight: Tensor) -> None:
+        """Learn range and scale of the training rows, x (n, inputs), in place."""
+        self.low.copy_(x.amin(0)[:, None])
+        self.high.copy_(x.amax(0)[:, None])
+        plain = self.unsquash(x.T.double())
+        share = weight.double() / weight.sum()
+        center = (share * plain).sum(1, keepdim=True)
+        scale = (share * (plain - center).square()).sum(1, keepdim=True).sqrt()
+        self.center.copy_(center)
+        self.scale.copy_(torch.where(scale > 1e-6, scale, 1.0))
+
+    def inside(self, x: Tensor) -> Tensor:
+        """The nearest rows in the range of the training rows."""
+        return x.clamp(self.low, self.high)
+
+    def unsquash(self, x: Tensor) -> Tensor:
+        numbers = SQUASH_LIMIT * sinh(x[..., : self.n_numbers, :] / SQUASH_LIMIT)
+        return torch.cat([numbers, x[..., self.n_numbers :, :]], dim=-2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        low, high = self.unsquash(self.low), self.unsquash(self.high)
+        return (self.unsquash(x).clamp(2 * low - high, 2 * high - low) - self.center) / self.scale
+
+
+def sinh(x: Tensor) -> Tensor:
+    """In an exported graph by exponentials where x is double, for which ONNX runtimes have no sinh."""
+    if torch.compiler.is_exporting() and x.dtype == torch.float64:
+        return (x.exp() - (-x).exp()) / 2
+    return x.sinh()

@@ -13,9 +13,10 @@ from torch import nn
 from hetcal._checks import check_choice, must
 from hetcal.estimators import ESTIMATORS, AbstractEstimator
 from hetcal.estimators.cross_ensemble import CrossEnsemble, MemberGroup
+from hetcal.estimators.network_members import MemberMLPs
 from hetcal.estimators.stacked import MemberNetworks
 from hetcal.families import FAMILIES, Family, StudentT, check_family
-from hetcal.networks import MLP, MemberMLPs, global_seed, initialize_
+from hetcal.networks import MLP, global_seed, initialize_
 
 
 def resolve_name(name: str, value: Any, known: Mapping[str, Any]) -> Any:

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from hetcal.estimators.cross_ensemble import CrossEnsemble
 from hetcal.estimators.held_out import HeldOut, SecondOpinion
+from hetcal.estimators.linear_members import LinearInputs
 from hetcal.exceptions import TrainingDivergedError
 from hetcal.families import GAUSSIAN, Family
 from hetcal.metrics.history import EpochRecord, History, ProgressBar
-from hetcal.networks import LinearInputs
 from hetcal.objectives import Objective, crps_loss
 from hetcal.prediction import Prediction
 from hetcal.training.parts import KeyedParts, RowIndex, divide
