@@ -27,6 +27,7 @@ def members(n_inputs=5, n_numbers=3, *, n_outputs=4, dropout=(0.0, 0.0, 0.0), sc
     with torch.no_grad():
         for parameter in (network.embedding_bias, network.output, network.output_bias, network.linear):
             parameter.copy_(torch.randn(parameter.shape, generator=generator))
+        network.relevance.copy_(torch.randn(network.relevance.shape, generator=generator) / network.RELEVANCE_RATE)
     return network
 
 
@@ -38,10 +39,12 @@ def one_member(network, j, x):
     """The equation of the docstring for member j, one row and one layer at a time."""
     path, rows = network.path, []
     for row in x:
-        parts = [row]
+        scale = torch.exp(12 * network.relevance[j, 0])
+        parts = [scale * row]
         for column in range(network.n_embedded):
             waves = torch.cos(network.frequency[j, column, :, 0] * row[column] + network.phase[j, column, :, 0])
-            parts.append(network.embedding[j, column] @ waves + network.embedding_bias[j, column, :, 0])
+            embedded = network.embedding[j, column] @ waves + network.embedding_bias[j, column, :, 0]
+            parts.append(scale[column] * embedded)
         h = torch.cat(parts)
         for weight, bias in zip(network.weights, network.biases, strict=True):
             h = F.silu(F.linear(h, weight[j], bias[j, :, 0]))
@@ -184,6 +187,26 @@ def test_members_are_reproducible_and_private():
     assert torch.equal(first.eval()(table()), first(table()))
     assert torch.equal(first.generator.get_state(), drawn)
     assert torch.equal(state, torch.random.get_rng_state())
+
+
+def test_columns_of_no_use_fade():
+    """Two of twelve columns matter; after some training every member counts them more than all others.
+
+    On the training rows alone the noise of the other columns would lower the loss, too.
+    """
+    generator = torch.Generator().manual_seed(0)
+    settings = {"n_numbers": 12, "dropout": [0.1] * 3, "frequency_scale": [0.2] * 3, "width": 32, "depth": 2}
+    network = MemberMLPs(12, 2, generator=generator, **settings).train()
+    assert_allclose(network.input_scale().detach(), 1.0)
+    x = table(200, 12)
+    y = torch.sin(2 * x[:, 0]) * x[:, 1] + 0.1 * torch.randn(200, generator=generator)
+    optimizer = torch.optim.Adam(network.parameters(), lr=4e-3)
+    for _ in range(150):
+        optimizer.zero_grad()
+        (network(x)[..., 0] - y).square().mean(1).sum().backward()
+        optimizer.step()
+    scale = network.input_scale()[:, 0, :12].detach()  # (members, columns)
+    assert (scale[:, :2].amin(1) > 1.2 * scale[:, 2:].amax(1)).all()
 
 
 def test_members_start_at_the_mean_and_the_spread_of_y():

@@ -55,7 +55,7 @@ def test_any_safetensors_tool_reads_it(path):
     assert list(metadata) == ["hetcal model"]
     manifest = json.loads(metadata["hetcal model"])
     assert list(manifest) == ["sha256", "format_version", "model", "summary"]
-    assert manifest["format_version"] == 8
+    assert manifest["format_version"] == 9
     assert str(path.parent).encode() not in path.read_bytes()
 
 
@@ -156,8 +156,8 @@ def test_one_spelling(path):
         (b"", "be a hetcal model file, got an empty file; give a file written by model.save or `hetcal fit`"),
         (b"a,b\n1,2\n", r"be a hetcal model file, got 8 bytes that begin with b'a,b\n1,2\n'; give a file written by"),
         (b"PK\3\4" + bytes(99), "be a hetcal model file, got a ZIP archive, such as an Excel file, or a model that an"),
-        ({"format_version": 9}, "be of format 8, got format 9, written by a newer hetcal; upgrade hetcal"),
-        ({"format_version": 1}, "be of format 8, got format 1, which an unreleased hetcal wrote; fit the model again"),
+        ({"format_version": 10}, "be of format 9, got format 10, written by a newer hetcal; upgrade hetcal"),
+        ({"format_version": 1}, "be of format 9, got format 1, which an unreleased hetcal wrote; fit the model again"),
         ({"format_version": 0}, "follow the schema of model files, got format_version=0 (Input should be greater"),
         ({"run": 1}, "follow the schema of model files, got the document ('run' is not a known key); save the"),
         ({"summary": None}, "follow the schema of model files, got summary=None (Input should be"),

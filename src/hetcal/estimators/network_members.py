@@ -18,10 +18,14 @@ class MemberMLPs(nn.Module):
     Every weight has a leading axis for the members, so that one batched product per layer trains all of them. Inside,
     rows are the last axis, which is the fast layout for matrix products with few columns. A member computes
 
-    .. math:: f(x) = W_{out} \, h(x, e_1(x_1), \dots, e_d(x_d)) + \begin{pmatrix} A \tilde x \\ 0 \end{pmatrix}, \qquad
-              e_j(x_j) = E_j \cos(2 \pi (w_j x_j + b_j))
+    .. math:: f(x) = W_{out} \, h(s_1 (x_1, e_1), \dots, s_d (x_d, e_d))
+              + \begin{pmatrix} A \tilde x \\ 0 \end{pmatrix},
+              \qquad e_j = E_j \cos(2 \pi (w_j x_j + b_j)), \qquad s_j = e^{12 t_j}
 
     - :math:`h` is a SiLU network with dropout;
+    - :math:`s_j` says how much column j counts. It starts at 1 and learns faster than the weights, so that columns of
+      no use fade before their noise is learned, and those that matter stand out (the scaling layer of RealMLP, there
+      one factor for each input of the first layer);
     - :math:`e_j` embeds a number in `EMBEDDING` learned functions of it, each a mixture of `FREQUENCIES` waves whose
       frequencies :math:`w_j \sim N(0, s^2)` are drawn once. A network of plain inputs learns slow functions of them
       first; s says how fast the functions of this member may be. (RealMLP: Holzmüller et al., 2024; there the
@@ -41,6 +45,8 @@ class MemberMLPs(nn.Module):
     """
 
     FREQUENCIES, EMBEDDING = 16, 3
+    # How much faster than a weight log s changes: Adam takes steps of about equal size for all parameters.
+    RELEVANCE_RATE = 12.0
     # With more numbers, embeddings would take most of the time, and there are hardly ever enough rows to learn them.
     MOST_EMBEDDED = 256
 
@@ -79,6 +85,7 @@ class MemberMLPs(nn.Module):
         self.embedding_bias = nn.Parameter(
             torch.zeros(members, self.n_embedded, self.EMBEDDING, 1, dtype=torch.float32)
         )
+        self.relevance = nn.Parameter(torch.zeros(members, 1, n_inputs, dtype=torch.float32))
         first = n_inputs + self.n_embedded * self.EMBEDDING
         fans = [first] + [width] * (depth - 1)
         # The gain of 1 in the first layer, and its large biases, let units of any location arise from few inputs.
@@ -108,13 +115,20 @@ class MemberMLPs(nn.Module):
         waves = (x[:, : self.n_embedded, None] * self.frequency).add_(self.phase).cos_()
         embedded = torch.matmul(self.embedding, waves) + self.embedding_bias  # (members, embedded, EMBEDDING, n)
         h = torch.cat([x, embedded.flatten(1, 2)], dim=1)
-        for weight, bias in zip(self.weights, self.biases, strict=True):
+        weights = [self.weights[0] * self.input_scale(), *self.weights[1:]]
+        for weight, bias in zip(weights, self.biases, strict=True):
             h = F.silu(torch.baddbmm(bias, weight, h))
             if self.training:
                 h = h.mul_(self.masks.draw(*h.shape[1:]).to(h.device))
         outputs = torch.baddbmm(self.output_bias, self.output, h)
         means = outputs[:, : self.n_means] + torch.bmm(self.linear, self.path(x))
         return torch.cat([means, outputs[:, self.n_means :]], dim=1).transpose(1, 2)
+
+    def input_scale(self) -> Tensor:
+        """The factor s of every input of the first layer, (members, 1, inputs): of the columns, then of embeddings."""
+        scale = (self.RELEVANCE_RATE * self.relevance).exp()
+        embedded = scale[:, :, : self.n_embedded].repeat_interleave(self.EMBEDDING, dim=2)
+        return torch.cat([scale, embedded], dim=2)
 
     def train(self, mode: bool = True) -> Self:
         self.masks.forget()

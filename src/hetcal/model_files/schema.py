@@ -28,7 +28,7 @@ from hetcal.model_files.learned import (
 )
 from hetcal.tabular.defaults import NETWORK_SIZES
 
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
 OWN = "own"  # the user's own network, estimator, objective or likelihood, which must be passed to `load`
 # Limits on what a file may request when it is loaded and used, since a few bytes can name any number. Even a layer with
 # few weights takes kilobytes. Draws are kept for every pass and unit, four bytes each. A block of 1024 rows takes 4
