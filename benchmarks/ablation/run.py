@@ -3,9 +3,10 @@
     python benchmarks/ablation/run.py --out cells                    # real and synthetic data sets
     python benchmarks/ablation/run.py --tables FOLDER --out cells    # and the tables (*.csv.gz, target y) of a folder
 
-The members are trained once for each table and split; then pooling and calibration are repeated without one part. A
-cell that is already in the folder is not computed again. Printed are geometric means over the tables of CRPS and
-interval score relative to the whole default, and the mean of the calibration error relative to its noise floor.
+The members are trained once for each table and split (and again for the parts of training); then pooling and
+calibration are repeated without one part. A cell that is already in the folder is not computed again. Printed are
+geometric means over the tables of CRPS and interval score relative to the whole default, and the mean of the
+calibration error relative to its noise floor.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from hetcal.estimators import cross_ensemble
 from hetcal.estimators import held_out as calibration
 from hetcal.estimators.base import predict
 from hetcal.estimators.held_out import Stack, choose_stack
+from hetcal.estimators.network_members import MemberMLPs
 from hetcal.families import SCORES, Empirical
 from hetcal.metrics import evaluate
 from hetcal.objectives import crps_loss
@@ -45,6 +47,7 @@ PARTS = (
     "linear models",
     "networks of slow functions",
     "networks of fast functions",
+    "relevance of columns",
     "stacking (equal weights)",
     "weights by certainty",
     "widening",
@@ -115,9 +118,12 @@ def measure(name: str, X: Any, y: np.ndarray, seed: int, out: Path, **settings: 
     fitted = fit_members(table.take(train), y[train], seed, **settings)
     inputs = torch.from_numpy(fitted["rows"].encoder.transform(table.take(test)))
     figures = {}
+    with patch.object(MemberMLPs, "RELEVANCE_RATE", 0.0):  # every column counts the same
+        equal_columns = fit_members(table.take(train), y[train], seed, **settings)
     for part in PARTS:
-        atoms = calibrate_without(part, fitted)
-        prediction = fitted["scale"].in_units_of_y(predict(fitted["ensemble"], inputs).numpy())
+        members = equal_columns if part == "relevance of columns" else fitted
+        atoms = calibrate_without(part, members)
+        prediction = members["scale"].in_units_of_y(predict(members["ensemble"], inputs).numpy())
         scores = evaluate(y[test], prediction if atoms is None else atoms.apply(prediction))
         figures[part] = {figure: float(scores[figure]) for figure in FIGURES}
     atomic_write(cell, json.dumps(figures).encode())

@@ -76,9 +76,9 @@ class Prediction(ShownInNotebooks):
     def interval(self, level: ArrayLike) -> Any:
         r"""Central prediction interval, eq. 2 of the paper; `level` is the nominal coverage, never alpha.
 
-        .. math:: [\mu - z \sigma, \; \mu + z \sigma], \qquad z = F^{-1}((1 + level) / 2)
+        .. math:: [\mu + F^{-1}((1 - level) / 2) \, \sigma, \; \mu + F^{-1}((1 + level) / 2) \, \sigma]
 
-        with F the distribution function of the family, :math:`\Phi` for the Gaussian.
+        with F the distribution function of the family; for the Gaussian :math:`\Phi`, and :math:`\mu \mp z \sigma`.
 
         Returns:
             (n, 2) with lower and upper end for one level, (n, 2, L) for a list of L levels; with k targets (n, k, 2)

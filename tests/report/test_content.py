@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from hetcal.distributions import TransformedPrediction
-from hetcal.families import Laplace, StudentT
+from hetcal.families import SCORES, Empirical, Laplace, StudentT
 from hetcal.metrics import calibration_curve, ce_noise_floor, ce_quantile, evaluate, judge
 from hetcal.prediction import Prediction
 from hetcal.report import describe, render
@@ -106,6 +106,15 @@ def test_sharpness(content):
     assert sharpness["p05"] == pytest.approx(np.sort(width)[ROWS // 20 - 1])
 
 
+def test_widths_of_a_skewed_shape():
+    """Those of the intervals, whose ends are not at equal distances from the mean: the default has such shapes."""
+    *_, shape = Empirical(np.exp(0.8 * SCORES)).standardized()
+    y, normal = make_truth(rows=200)
+    prediction = normal.with_family(shape)
+    width = np.diff(prediction.interval(0.9))[:, 0]
+    assert describe(y, prediction, target="y", title="t")["sharpness"]["median"] == pytest.approx(np.median(width))
+
+
 def test_far_tail_is_counted_not_drawn():
     """One width of a million does not squeeze all others into one bar."""
     std = np.r_[np.linspace(1, 2, 399), 1e6]
@@ -163,6 +172,14 @@ def test_history(content):
     assert some["history"]["train"] == [None, 1.0]
     assert some["history"]["text"] == "The weights of epoch 2 of 2 were kept."
     check(some)
+
+
+@pytest.mark.parametrize("stopped", ["patience", "max_steps", "max_epochs", "max_seconds", "interrupted"])
+def test_history_says_why_training_ended(stopped):
+    y, prediction = make_truth(rows=20)
+    history = {"train": {"objective": [2.0, 1.0]}, "best_epoch": 1, "stopped": stopped}
+    text = describe(y, prediction, target="y", title="t", history=history)["history"]["text"]
+    assert text.startswith("The weights of epoch 2 of 2 were kept; training ")
     empty = {"train": {"objective": [float("inf")]}, "validation": {"objective": []}, "best_epoch": 0}
     assert "history" not in describe(y, prediction, target="y", title="t", history=empty)
 

@@ -1,5 +1,7 @@
 """Training with held-out rows: who sees what, when it stops, and which weights are kept."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from hetcal.estimators.cross_ensemble import CrossEnsemble
 from hetcal.estimators.network_members import MemberMLPs
 from hetcal.estimators.stacked import MemberNetworks
 from hetcal.exceptions import TrainingDivergedError, TrainingWarning
+from hetcal.families import Laplace
 from hetcal.objectives import crps_loss
 from hetcal.prediction import Prediction
 from hetcal.training import cross_fitting
@@ -526,6 +529,22 @@ def test_gradients_are_clipped_to_their_usual_norm():
         run.train()
         changes.append(run.history.criterion[-1])
     assert_allclose(changes[1], changes[0], rtol=0.2)
+
+
+def test_history_has_the_family_of_the_members(monkeypatch):
+    """Its calibration errors are those of the members' own distributions, not of Gaussian ones."""
+    families = []
+
+    class Watched(cross_fitting.EpochRecord):
+        def add(self, y, weight, prediction, *losses):
+            families.append(prediction.family)
+            super().add(y, weight, prediction, *losses)
+
+    monkeypatch.setattr(cross_fitting, "EpochRecord", Watched)
+    run = started(replace(table(), family=Laplace()), max_steps=3)
+    run.train()
+    assert len(families) >= 2
+    assert all(family == Laplace() for family in families)
 
 
 def test_limit_that_ends_training_too_early():

@@ -206,12 +206,11 @@ class Calibration:
     scale: Floats
 
     def calibrated(self, ensemble: Any) -> Prediction:
-        """The held-out predictions of all targets under the ensemble's shapes, in the scale of training."""
-        mean, std, family = Empirical(ensemble.shape.cpu().numpy()).standardized()
+        """The held-out predictions under the ensemble's shapes, in the scale of training."""
+        return self.prediction(Empirical(ensemble.shape.cpu().numpy()))
+
+    def prediction(self, shape: Empirical) -> Prediction:
+        """The held-out predictions under a shape, in the scale of training."""
+        mean, std, family = shape.standardized()
         prediction = Prediction(self.location + mean * self.scale, std * self.scale, family=family)
         return prediction.target(0) if self.location.shape[1] == 1 else prediction
-
-    def prediction(self, shape: Empirical, j: int = 0) -> Prediction:
-        """The held-out prediction of a target under a shape, in the scale of training."""
-        mean, std, family = shape.standardized()
-        return Prediction(self.location[:, j] + mean * self.scale[:, j], std * self.scale[:, j], family=family)

@@ -182,7 +182,7 @@ def sharpness(y: ArrayLike, mean: Mean, std: Std = None) -> float:
 def interval_width(y: ArrayLike, mean: Mean, std: Std = None, level: float = 0.9) -> float:
     r"""Mean width of the central intervals, in the units of y.
 
-    .. math:: \frac1n \sum_i (u_i - l_i), \qquad [l_i, u_i] = \mu_i \mp F^{-1}((1 + level) / 2) \sigma_i
+    .. math:: \frac1n \sum_i (u_i - l_i), \qquad [l_i, u_i] = \mu_i + F^{-1}((1 \mp level) / 2) \sigma_i
 
     or these ends mapped back by the inverse of the transform: `prediction.interval(level)`, eq. 2 of the paper.
 

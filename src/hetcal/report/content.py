@@ -47,6 +47,7 @@ REASONS_TO_STOP = {
     "patience": "training stopped early, when the validation loss no longer improved",
     "max_epochs": "training ended at the maximum number of epochs",
     "max_steps": "training ended at the maximum number of steps",
+    "max_seconds": "training ended at its time limit",
     "interrupted": "training was interrupted",
 }
 
@@ -219,7 +220,8 @@ def describe_figures(judged: JudgedRows, scores: dict[str, Any], target: str) ->
 def widths(prediction: Any, lower: Floats, upper: Floats, level: float) -> Floats:
     """Widths of the intervals; from std if possible, because the difference of two large ends is mostly rounding."""
     if isinstance(prediction, Prediction):
-        return np.minimum(2 * prediction.family.quantile((1 + level) / 2) * prediction.std, LARGEST_END)
+        low, high = prediction.family.quantile(np.array([(1 - level) / 2, (1 + level) / 2]))
+        return np.minimum((high - low) * prediction.std, LARGEST_END)
     return np.maximum(upper - lower, 0.0)
 
 

@@ -24,13 +24,15 @@ from hetcal.objectives import Objective, crps_loss
 from hetcal.prediction import Prediction
 from hetcal.training.parts import KeyedParts, RowIndex, divide
 from hetcal.training.settings import CrossFitSettings
+from hetcal.training.step import MAX_BAD_STEPS, clip_to_usual_norm_
 from hetcal.training.streams import RowStream, share_of
 from hetcal.training.workers import ALONE, State
 
 # The stopping time is looked for at this many steps, evenly on a logarithmic scale, on at most so many rows a member.
 LOOKS, LOOK_ROWS = 45, 2000
-# The learning rate anneals to almost 0 at the end of each of four cycles, each twice as long as the one before.
-CYCLE_ENDS = (1 / 15, 3 / 15, 7 / 15, 1.0)
+# The learning rate anneals to almost 0 at the end of each cycle, which is twice as long as the one before.
+CYCLES = 4
+CYCLE_ENDS = tuple((2**cycle - 1) / (2**CYCLES - 1) for cycle in range(1, CYCLES + 1))
 # A cycle that lowers the held-out CRPS of no group by this share is the last one: the next takes as long as all before.
 # It is not judged before so many steps.
 WORTHWHILE, LEAST_STEPS = 0.02, 100
@@ -45,13 +47,13 @@ MemberBatch = tuple[
 
 @dataclass(frozen=True, eq=False)
 class FitRows:
-    """The rows of a fit: x (n, inputs), y (n, targets), weights of mean 1, groups, and whether rows are held out."""
+    """The rows of a fit: x (n, inputs), y (n, targets), weights of mean 1, groups, and whether rows repeat."""
 
     x: Tensor
     y: Tensor
     weight: Tensor
     groups: NDArray[np.int64] | None = None
-    # A table of repeated rows is held out by shares of the weight of every row: members then train on all rows.
+    # In a table of repeated rows no row is held out: members are trained, judged and calibrated on all rows.
     are_repeated: bool = False
     family: Family = GAUSSIAN  # of the members' own distributions, for the objective
     # More rows than fit into memory, on which networks are trained; the rows above are then a random sample of them.
@@ -226,7 +228,8 @@ class CrossFit:
         loss = (weight * per_row).mean(1).sum()
         loss.backward()
         progress = step / self.steps
-        rate = self.settings.learning_rate * ((1 - math.cos(2 * math.pi * math.log2(1 + 15 * progress))) / 2 + 1e-3)
+        cycles = math.log2(1 + (2**CYCLES - 1) * progress)
+        rate = self.settings.learning_rate * ((1 - math.cos(2 * math.pi * cycles)) / 2 + 1e-3)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.clip_and_step(loss, step)
@@ -240,17 +243,12 @@ class CrossFit:
         self.workers.average_([*gradients, loss])
         norm = float(torch.nn.utils.get_total_norm(gradients))
         if math.isfinite(norm) and math.isfinite(float(loss)):
-            limit = GRADIENT_CLIP * self.usual_norm
-            if norm > limit:
-                torch._foreach_mul_(gradients, limit / norm)
-                norm = limit
-            if norm > 0:
-                self.usual_norm = norm if math.isinf(self.usual_norm) else 0.95 * self.usual_norm + 0.05 * norm
+            self.usual_norm = clip_to_usual_norm_(gradients, norm, self.usual_norm, GRADIENT_CLIP)
             self.optimizer.step()
             self.bad_steps = 0
         else:
             self.bad_steps += 1
-            if self.bad_steps > min(20, self.steps - 1):
+            if self.bad_steps > min(MAX_BAD_STEPS, self.steps - 1):
                 raise TrainingDivergedError(
                     f"the loss must be finite, got loss={float(loss)} in {self.bad_steps} steps in a row "
                     f"(step {step}); lower the learning_rate, or check the network and the scale of x and y"
@@ -291,12 +289,12 @@ class CrossFit:
         real = weight.flatten() > 0
         losses = self.over_targets(self.objective(prediction, y)).flatten()
         record = EpochRecord()
-        held = Prediction(self.flat(prediction.mean)[real], self.flat(prediction.std)[real])
+        held = Prediction(self.flat(prediction.mean)[real], self.flat(prediction.std)[real], family=self.rows.family)
         record.add(self.flat(y)[real], weight.flatten()[real], held, losses[real], torch.zeros(()))
         record.append_to(self.history.validation)
         y, weight, prediction, per_row = self.last_batch
         record = EpochRecord()
-        batch = Prediction(self.flat(prediction.mean), self.flat(prediction.std))
+        batch = Prediction(self.flat(prediction.mean), self.flat(prediction.std), family=self.rows.family)
         record.add(self.flat(y), weight.flatten(), batch, per_row.flatten(), torch.zeros(()))
         record.append_to(self.history.train)
         self.history.criterion.append(float(totals.mean()))

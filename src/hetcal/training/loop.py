@@ -1,4 +1,4 @@
-"""The training loop: the only place where estimator and objective meet, and the only one with an optimizer.
+"""The training loop of one network, where an estimator and an objective meet.
 
     prediction = estimator(x)
     loss = objective_weight * objective(prediction, y) + estimator.own_loss(prediction, y, n_train)

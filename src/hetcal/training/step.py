@@ -42,12 +42,7 @@ class Step:
         if not (math.isfinite(norm) and math.isfinite(float(loss.detach()))):
             self._skip(loss, norm, epoch)
             return
-        limit = self.gradient_clip * self.usual_norm
-        if norm > limit:
-            torch._foreach_mul_(gradients, limit / norm)
-            norm = limit
-        if norm > 0:  # a batch without gradient carries no information about the usual norm
-            self.usual_norm = norm if math.isinf(self.usual_norm) else 0.95 * self.usual_norm + 0.05 * norm
+        self.usual_norm = clip_to_usual_norm_(gradients, norm, self.usual_norm, self.gradient_clip)
         self.optimizer.step()
         self.schedule.step()
         self.bad_steps = 0
@@ -76,6 +71,17 @@ class Step:
                 f"(step {self.steps}, epoch {epoch}); lower the learning_rate, raise the estimator's std_floor, or "
                 "check the network and the scale of x and y"
             )
+
+
+def clip_to_usual_norm_(gradients: list[Tensor], norm: float, usual: float, multiple: float) -> float:
+    """Clip gradients of a norm to a multiple of their usual norm, in place, and return the new usual norm."""
+    limit = multiple * usual
+    if norm > limit:
+        torch._foreach_mul_(gradients, limit / norm)
+        norm = limit
+    if norm == 0:  # a batch without gradient carries no information about the usual norm
+        return usual
+    return norm if math.isinf(usual) else 0.95 * usual + 0.05 * norm
 
 
 def annealing(step: int, planned_steps: int) -> float:
