@@ -61,13 +61,15 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
             for "cross_ensemble", otherwise "nll".
         family: Shape of the predictive distribution: "gaussian", "laplace", "student_t" (its degrees of freedom are
             learned), or a family such as `hetcal.families.StudentT(df=4)`. Intervals, quantiles and scores follow it.
+            For "cross_ensemble" it is that of the members in training only; the shape of predictions is learned.
         target_transform: None, "log", "yeo-johnson" or "quantile". The network predicts the transformed target, and
-            predictions are mapped back. "auto" trains a model with each and keeps the simplest whose likelihood on the
-            validation rows is within two standard errors of the best.
+            predictions are mapped back. "auto" trains a model with each and keeps the simplest within two standard
+            errors of the best: by the likelihood of the validation rows, or for "cross_ensemble" by the CRPS of
+            held-out rows, without "quantile".
         network: None for the estimator's own network; a class or function `(n_inputs, n_outputs) -> nn.Module`; or an
             `nn.Module`, which is copied and initialized anew in each fit.
         width: Units per hidden layer of the built-in network. None, here and below, is what suits the estimator; see
-            `hetcal.tabular.defaults`.
+            `hetcal.tabular.defaults` and `hetcal.training.settings`.
         depth: Number of hidden layers of the built-in network.
         dropout: Dropout rate of the built-in network. "mc_dropout" samples it; for all estimators it is a regularizer.
         estimator_options: Further settings of the estimator, such as `{"samples": 20}`.

@@ -19,7 +19,7 @@ from hetcal.estimators.trees import GrownTree, Trees, grow_tree, read_tree
 MEAN_TREES, STD_TREES, PATIENCE = 60, 25, 20
 RATE = 0.15
 MEAN_DEPTH, STD_DEPTH = 7, 3
-# A tree grows from this share of the rows, at most so many; a split is by one of half of the columns, at most so many,
+# A tree grows from this share of the rows, at most so many; each split considers half of the columns, at most so many,
 # and fewer where there are many rows: what a split costs is the product.
 ROW_SHARE, MOST_ROWS, MOST_COLUMNS, MOST_CELLS = 0.7, 2000, 16, 20_000
 # The mean of |z| for a standard normal z.
@@ -55,7 +55,7 @@ class BoostedMembers(nn.Module):
         self.mean_trees = Trees(n_parts, MEAN_TREES, n_targets, n_nodes[0])
         self.std_trees = Trees(n_parts, STD_TREES, n_targets, n_nodes[1])
         self.register_buffer("mean_start", torch.zeros(n_parts, n_targets, dtype=torch.float64))
-        self.register_buffer("std_start", torch.zeros(n_parts, n_targets, dtype=torch.float64))  # log of |r|
+        self.register_buffer("std_start", torch.zeros(n_parts, n_targets, dtype=torch.float64))  # log of the mean |r|
 
     @property
     def n_nodes(self) -> tuple[int, int]:

@@ -5,7 +5,7 @@ locations and scales of held-out rows and their targets, as NumPy arrays; nothin
 
 1. `choose_floor`: the least sigma of a group whose sigma may be too small;
 2. `choose_stack`: weights of groups of members, by the CRPS of the pooled held-out predictions;
-3. `choose_widening`: how much wider rows become about which the groups disagree;
+3. `choose_widening`: how much the intervals widen for rows on which the groups disagree;
 4. `fit_shape`: the quantile function of the standardized residuals, which replaces the normal one;
 5. `pool_factor`: a pool of many members errs less than the few that have not seen a row.
 """

@@ -27,19 +27,18 @@ class MemberMLPs(nn.Module):
       no use fade before their noise is learned, and those that matter stand out (the scaling layer of RealMLP, there
       one factor for each input of the first layer);
     - :math:`e_j` embeds a number in `EMBEDDING` learned functions of it, each a mixture of `FREQUENCIES` waves whose
-      frequencies :math:`w_j \sim N(0, s^2)` are drawn once. A network of plain inputs learns slow functions of them
-      first; s says how fast the functions of this member may be. (RealMLP: Holzmüller et al., 2024; there the
-      frequencies are learned too.);
+      frequencies :math:`w_j \sim N(0, \phi^2)` are drawn once. A network of plain inputs learns slow functions of them
+      first; :math:`\phi` says how fast the functions of this member may be. (RealMLP: Holzmüller et al., 2024; there
+      the frequencies are learned too.);
     - :math:`A \tilde x` is a linear path to the first half of the outputs, the means. :math:`\tilde x` are the inputs
-      before they were squashed, standardized, so that a heavy-tailed input and a trend keep their scale. Beyond the
-      range of the training rows it goes on by at most the width of that range.
+      before they were squashed, standardized, so that a heavy-tailed input and a trend keep their scale.
 
     Args:
         n_inputs: Columns of the encoded table.
         n_outputs: Twice the number of targets: all means, then all raw standard deviations.
         n_numbers: The first columns, which are numbers; only these are embedded.
         dropout: (members,) dropout rates.
-        frequency_scale: (members,) standard deviation s of the frequencies.
+        frequency_scale: (members,) standard deviation :math:`\phi` of the frequencies.
         width, depth: Of the hidden layers.
         generator: Source of the weights and of all masks.
     """

@@ -58,11 +58,11 @@ def read_tree(tree: Any, values: Floats) -> GrownTree:
 class Trees(nn.Module):
     """Trees of several members: each row finds its leaf in every tree.
 
-    Trees that a member has less than `most_trees` consist of a single leaf of zeros, which is node 0.
+    If a member has fewer than `most_trees` trees, each missing one is a single leaf of zeros, node 0.
 
     Args:
         n_parts: Number of members.
-        most_trees: Trees of each member.
+        most_trees: The largest number of trees of a member.
         n_columns: Values of each leaf.
         n_nodes: Nodes of all trees; given to load a model file, otherwise `put` knows.
     """

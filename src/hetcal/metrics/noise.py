@@ -1,7 +1,7 @@
 """Sampling noise of the calibration metrics, so that it can be distinguished from miscalibration.
 
-Even a perfect model has a positive calibration error on finitely many rows. This file has the noise floor, a quantile
-or a band for every calibration metric, and binomial bounds and a confidence interval for an observed share.
+Even a perfect model has a positive calibration error on finitely many rows. This file has its noise floor and
+quantiles, a band for the calibration curve, and binomial bounds and a confidence interval for an observed share.
 """
 
 from functools import lru_cache
