@@ -11,12 +11,13 @@ from hetcal.methods import METHODS
 from hetcal.metrics.wording import number, percent
 from hetcal.studies.peers import BASELINES, PEERS
 from hetcal.studies.statistics import estimate
+from hetcal.training.parts import number_of_parts
 
 # A difference of at most this many of its standard errors is noise. A cheaper method may have a CRPS higher by this
 # fraction. With fewer rows than this, the sentence adds a caution.
 NOISE_ERRORS, PRICE, FEW_ROWS = 2.0, 0.02, 300
-# Networks of a cross ensemble.
-CROSS_MEMBERS = 8
+# Groups of networks of a cross ensemble.
+CROSS_GROUPS = 2
 
 
 def recommend(methods: Sequence[dict[str, Any]], rows: int) -> dict[str, str]:
@@ -38,12 +39,12 @@ def recommend(methods: Sequence[dict[str, Any]], rows: int) -> dict[str, str]:
     lowest, *others = [method for method in evaluated if method["name"] not in PEERS] or evaluated
     best = min(
         [lowest, *(m for m in others if excess(m, lowest) <= PRICE and is_noise(m, lowest))],
-        key=lambda method: (passes_per_prediction(method["name"]), mean_crps(method)),
+        key=lambda method: (passes_per_prediction(method["name"], rows), mean_crps(method)),
     )
     score = f"{number(mean_crps(best))} ± {number(best['metrics']['crps']['standard_error'], 2)}"
     if best is not lowest:
         above = f"{percent(excess(best, lowest))} above the lowest ({lowest['title']}), within fold noise"
-        passes = f"{passes_per_prediction(best['name'])} instead of {passes_per_prediction(lowest['name'])}"
+        passes = " instead of ".join(str(passes_per_prediction(method["name"], rows)) for method in (best, lowest))
         reason = f"CRPS {score}, {above}, but cheaper: a prediction takes {passes} passes through a network"
     elif others:
         noise = "within fold noise" if is_noise(others[0], lowest) else "more than fold noise"
@@ -93,16 +94,16 @@ def is_noise(method: dict[str, Any], lowest: dict[str, Any]) -> bool:
     return difference.mean <= NOISE_ERRORS * difference.error
 
 
-def passes_per_prediction(method: str) -> int:
+def passes_per_prediction(method: str, rows: int) -> int:
     """Passes through a network for one prediction, by default: samples of a spread, members of an ensemble, or one.
 
-    >>> passes_per_prediction("dropout_hc"), passes_per_prediction("ensemble_hc"), passes_per_prediction("hnn")
-    (100, 8, 1)
+    >>> [passes_per_prediction(name, rows=500) for name in ("dropout_hc", "cross_hc", "ensemble_hc", "hnn")]
+    [100, 16, 8, 1]
     """
     if method in PEERS:
         return 1
     estimator = METHODS[method].estimator
     if estimator == "cross_ensemble":
-        return CROSS_MEMBERS
+        return CROSS_GROUPS * number_of_parts(rows, None)
     options = inspect.signature(ESTIMATORS[estimator] if isinstance(estimator, str) else estimator).parameters
     return next((options[name].default for name in ("prediction_samples", "members") if name in options), 1)
