@@ -80,7 +80,7 @@ def calibrate_without(part: str, fitted: dict[str, Any]) -> Any:
         "forests": [4, 5],
         "medians of the forests": [5],
     }
-    without = {"weights by certainty": "POWERS", "widening": "WIDENINGS"}
+    without = {"weights by certainty": ("POWERS", {0.0: 0.0}), "widening": ("WIDENINGS", (0.0,))}
 
     def stack(mean: Any, std: Any, y: Any, weights: Any) -> Stack:
         kept = [group for group in range(len(mean)) if group not in dropped.get(part, [])]
@@ -94,8 +94,8 @@ def calibrate_without(part: str, fitted: dict[str, Any]) -> Any:
 
     with ExitStack() as patches:
         patches.enter_context(patch.object(cross_ensemble, "choose_stack", stack))
-        for name in without.values() if part == "all calibration" else filter(None, [without.get(part)]):
-            patches.enter_context(patch.object(calibration, name, (0.0,)))
+        for name, value in without.values() if part == "all calibration" else filter(None, [without.get(part)]):
+            patches.enter_context(patch.object(calibration, name, value))
         calibrated = ensemble.calibrate(held, fitted["y"], rows.weights)
     if part in ("shape (normal instead)", "all calibration"):
         residuals = ((fitted["y"] - calibrated.location) / calibrated.scale)[:, 0]

@@ -26,8 +26,9 @@ from hetcal.families import GAUSSIAN, SCORES, Empirical
 # is 0: where similar rows have equal targets, all trees may agree exactly, and 1 / sigma would have no bound.
 FLOORS = (0.01, 0.03, 0.1, 0.3)
 FACTORS = np.geomspace(0.3, 3.0, 9)
-# Powers of 1 / sigma that `choose_stack` tries.
-POWERS = (0.0, 1.0)
+# Powers of 1 / sigma that `choose_stack` tries, each with the share by which its CRPS may be higher. New rows may
+# repeat training rows, more often than held-out rows do (their copies are held out, too); certainty is then worth more.
+POWERS = {0.0: 0.0, 1.0: 0.01}
 # Strength of the pull toward equal weights in `stack_groups`, relative to the CRPS, times sqrt(n).
 EQUAL_WEIGHTS_PULL = 0.1
 # Multiples of the variance between groups that `choose_widening` tries.
@@ -119,7 +120,10 @@ class Stack:
 
 
 def choose_stack(mean: Floats, std: Floats, y: Floats, weights: Floats) -> Stack:
-    """The weights of the groups and the power of 1 / sigma with the least CRPS, each with the shape that suits it."""
+    """The weights of the groups and the power of 1 / sigma with the least CRPS, each with the shape that suits it.
+
+    Nearly equal scores are decided in favor of certainty (`POWERS`).
+    """
 
     def score(stack: Stack) -> float:
         location, scale, _ = stack.pool(mean, std)
@@ -127,7 +131,7 @@ def choose_stack(mean: Floats, std: Floats, y: Floats, weights: Floats) -> Stack
         for r, unit in zip(((y - location) / scale).T, scale.T, strict=True):
             center, spread, shape = fit_shape(r, weights).standardized()
             total += float(np.average(spread * unit * shape.crps((r - center) / spread), weights=weights))
-        return total
+        return total / (1 + POWERS[stack.power])
 
     return min((Stack(stack_groups(mean, std, y, weights, power), power) for power in POWERS), key=score)
 
