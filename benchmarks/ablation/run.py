@@ -80,22 +80,22 @@ def calibrate_without(part: str, fitted: dict[str, Any]) -> Any:
         "forests": [4, 5],
         "medians of the forests": [5],
     }
-    without = {"weights by certainty": ("POWERS", {0.0: 0.0}), "widening": ("WIDENINGS", (0.0,))}
+    without = {"weights by certainty": "POWERS", "widening": "WIDENINGS"}
 
-    def stack(mean: Any, std: Any, y: Any, weights: Any) -> Stack:
+    def stack(mean: Any, std: Any, y: Any, weights: Any, preference: float) -> Stack:
         kept = [group for group in range(len(mean)) if group not in dropped.get(part, [])]
         if part in ("stacking (equal weights)", "all calibration"):
             chosen = Stack(np.full(len(kept), 1 / len(kept)), power=0.0)
         else:
-            chosen = choose_stack(mean[kept], std[kept], y, weights)
+            chosen = choose_stack(mean[kept], std[kept], y, weights, preference)
         found = np.zeros(len(mean))
         found[kept] = chosen.group_weights
         return replace(chosen, group_weights=found)
 
     with ExitStack() as patches:
         patches.enter_context(patch.object(cross_ensemble, "choose_stack", stack))
-        for name, value in without.values() if part == "all calibration" else filter(None, [without.get(part)]):
-            patches.enter_context(patch.object(calibration, name, value))
+        for name in without.values() if part == "all calibration" else filter(None, [without.get(part)]):
+            patches.enter_context(patch.object(calibration, name, (0.0,)))
         calibrated = ensemble.calibrate(held, fitted["y"], rows.weights)
     if part in ("shape (normal instead)", "all calibration"):
         residuals = ((fitted["y"] - calibrated.location) / calibrated.scale)[:, 0]

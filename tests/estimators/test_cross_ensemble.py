@@ -1,6 +1,7 @@
 """The pool of members that hold out rows: its equations, and calibration from held-out predictions alone."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -290,6 +291,18 @@ def test_calibration_of_several_targets():
     single.calibrate(one, y[:, None], np.ones(2000))
     assert_allclose(single.group_weights, ensemble.group_weights, atol=0.02)
     assert_allclose(single.shape[0], ensemble.shape[0], atol=0.05)
+
+
+def test_certainty_is_preferred_unless_groups_are_held_out():
+    """With one constant sigma both powers have the same score, so that the preference decides."""
+    y, mean, std = simulate(NOISES["heavy"], 300, seed=0)
+    held = held_out_of(mean, np.ones_like(std))
+    powers = []
+    for are_groups in (False, True):
+        ensemble = CrossEnsemble(nn.Identity(), n_groups=2, n_parts=4, n_inputs=1, n_numbers=0)
+        ensemble.calibrate(replace(held, are_groups=are_groups), y[:, None], np.ones(300))
+        powers.append(float(ensemble.power))
+    assert powers == [1.0, 0.0]
 
 
 def test_held_out_predictions_of_one_target():

@@ -151,12 +151,14 @@ def test_certain_groups_count_more_where_their_sigma_can_be_relied_on():
     assert choose_stack(mean, shuffled, y, weights).power == 0.0
 
 
-def test_certainty_decides_between_nearly_equal_scores():
-    """With groups of one constant sigma, weights by certainty are plain weights: both have the same score."""
+def test_preference_for_certainty():
+    """It decides between nearly equal scores: with one constant sigma, weights by certainty are plain weights."""
     rng = np.random.default_rng(0)
     y = rng.normal(size=(200, 1))
     mean = y + rng.normal(size=(2, 200, 1))
-    assert choose_stack(mean, np.ones_like(mean), y, np.ones(200)).power == 1.0
+    arguments = mean, np.ones_like(mean), y, np.ones(200)
+    assert choose_stack(*arguments).power == 0.0
+    assert choose_stack(*arguments, preference=0.01).power == 1.0
 
 
 def test_floor_is_needed_where_sigma_is_0_and_errors_are_not():

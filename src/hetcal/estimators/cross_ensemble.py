@@ -17,6 +17,7 @@ from hetcal._checks import Floats
 from hetcal.estimators.boosted_members import BoostedMembers
 from hetcal.estimators.forest_members import ForestMembers
 from hetcal.estimators.held_out import (
+    CERTAINTY_PREFERENCE,
     HeldOut,
     choose_floor,
     choose_stack,
@@ -167,7 +168,8 @@ class CrossEnsemble(nn.Module):
             floors[group] = choose_floor(held_out.mean[group], held_out.std[group], y, weights)
         held_out = with_floors(held_out, floors)
         mean, std = held_out.mean, held_out.std
-        stack = choose_widening(choose_stack(mean, std, y, weights), mean, std, y, weights, self.n_groups)
+        stack = choose_stack(mean, std, y, weights, 0.0 if held_out.are_groups else CERTAINTY_PREFERENCE)
+        stack = choose_widening(stack, mean, std, y, weights, self.n_groups)
         location, _, scale = stack.pool(mean, std)
         shapes = [fit_shape(column, weights) for column in ((y - location) / scale).T]
         factor = pool_factor(held_out, stack, y, weights, self.n_parts)
@@ -195,7 +197,7 @@ def with_floors(held_out: HeldOut, floors: Floats) -> HeldOut:
     seconds = [
         replace(opinion, std=np.hypot(opinion.std, floors[opinion.groups, None])) for opinion in held_out.seconds
     ]
-    return HeldOut(held_out.mean, np.hypot(held_out.std, floors[:, None]), seconds)
+    return replace(held_out, std=np.hypot(held_out.std, floors[:, None]), seconds=seconds)
 
 
 @dataclass(frozen=True, eq=False)

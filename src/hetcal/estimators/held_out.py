@@ -26,9 +26,11 @@ from hetcal.families import GAUSSIAN, SCORES, Empirical
 # is 0: where similar rows have equal targets, all trees may agree exactly, and 1 / sigma would have no bound.
 FLOORS = (0.01, 0.03, 0.1, 0.3)
 FACTORS = np.geomspace(0.3, 3.0, 9)
-# Powers of 1 / sigma that `choose_stack` tries, each with the share by which its CRPS may be higher. New rows may
-# repeat training rows, more often than held-out rows do (their copies are held out, too); certainty is then worth more.
-POWERS = {0.0: 0.0, 1.0: 0.01}
+# Powers of 1 / sigma that `choose_stack` tries.
+POWERS = (0.0, 1.0)
+# The CRPS may be higher by this share with weights by certainty, unless whole groups are held out. New rows may repeat
+# training rows, more often than held-out rows do (their copies are held out, too); certainty is then worth more.
+CERTAINTY_PREFERENCE = 0.01
 # Strength of the pull toward equal weights in `stack_groups`, relative to the CRPS, times sqrt(n).
 EQUAL_WEIGHTS_PULL = 0.1
 # Multiples of the variance between groups that `choose_widening` tries.
@@ -51,11 +53,13 @@ class HeldOut:
         mean, std: The predictions.
         seconds: For some rows, the predictions of second members that have not seen them either, one for each division
             of the rows into parts.
+        are_groups: Whether whole groups of rows were held out; new rows are then of new groups.
     """
 
     mean: Floats
     std: Floats
     seconds: Sequence["SecondOpinion"] = ()
+    are_groups: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,10 +123,10 @@ class Stack:
         return location, scale, np.sqrt(scale**2 + self.widening * between_groups(mean[first], shares[first]))
 
 
-def choose_stack(mean: Floats, std: Floats, y: Floats, weights: Floats) -> Stack:
+def choose_stack(mean: Floats, std: Floats, y: Floats, weights: Floats, preference: float = 0.0) -> Stack:
     """The weights of the groups and the power of 1 / sigma with the least CRPS, each with the shape that suits it.
 
-    Nearly equal scores are decided in favor of certainty (`POWERS`).
+    With a power of 1 the CRPS may be higher by the share `preference`.
     """
 
     def score(stack: Stack) -> float:
@@ -131,7 +135,7 @@ def choose_stack(mean: Floats, std: Floats, y: Floats, weights: Floats) -> Stack
         for r, unit in zip(((y - location) / scale).T, scale.T, strict=True):
             center, spread, shape = fit_shape(r, weights).standardized()
             total += float(np.average(spread * unit * shape.crps((r - center) / spread), weights=weights))
-        return total / (1 + POWERS[stack.power])
+        return total / (1 + preference * stack.power)
 
     return min((Stack(stack_groups(mean, std, y, weights, power), power) for power in POWERS), key=score)
 

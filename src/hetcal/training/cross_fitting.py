@@ -355,7 +355,7 @@ class CrossFit:
                 seconds.append(
                     SecondOpinion(groups, shared, second_mean[groups][:, shared], second_std[groups][:, shared])
                 )
-        return HeldOut(mean, std, seconds)
+        return HeldOut(mean, std, seconds, are_groups=rows.groups is not None)
 
     def predict_members(self, index: Tensor) -> Prediction:
         """All networks on rows of their own, given by their numbers (members, n), block by block."""
