@@ -7,7 +7,7 @@ from torch import nn
 
 from hetcal.estimators import MCDropout, predict
 from hetcal.estimators import thinned as thinned_module
-from hetcal.networks import MLP
+from hetcal.networks import MLP, global_seed
 
 X = torch.randn(9, 4, generator=torch.Generator().manual_seed(0))
 
@@ -16,19 +16,20 @@ def chain(*layers):
     return nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Dropout(0.3), *layers, nn.Linear(16, 1))
 
 
-THINNED = {
-    "mlp": MLP(4, width=16, dropout=0.4),
-    "other activation": chain(nn.Linear(16, 16), nn.GELU(), nn.Dropout(0.3)),
-    "no bias": chain(nn.Linear(16, 16, bias=False), nn.ReLU(), nn.Dropout(0.3)),
-    "a layer without dropout behind": chain(nn.Linear(16, 16), nn.Sigmoid()),
-    "almost everything dropped": MLP(4, width=8, depth=2, dropout=0.95),
-}
-GENERAL = {
-    "normalization": chain(nn.Linear(16, 16), nn.LayerNorm(16), nn.Dropout(0.3)),
-    "dropout before the activation": chain(nn.Linear(16, 16), nn.Dropout(0.3), nn.Sigmoid()),
-    "dropout at the end": nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 1), nn.Dropout(0.3)),
-    "nested": nn.Sequential(nn.Linear(4, 16), nn.Sequential(nn.Dropout(0.3), nn.Linear(16, 1))),
-}
+with global_seed(0):
+    THINNED = {
+        "mlp": MLP(4, width=16, dropout=0.4),
+        "other activation": chain(nn.Linear(16, 16), nn.GELU(), nn.Dropout(0.3)),
+        "no bias": chain(nn.Linear(16, 16, bias=False), nn.ReLU(), nn.Dropout(0.3)),
+        "a layer without dropout behind": chain(nn.Linear(16, 16), nn.Sigmoid()),
+        "almost everything dropped": MLP(4, width=8, depth=2, dropout=0.95),
+    }
+    GENERAL = {
+        "normalization": chain(nn.Linear(16, 16), nn.LayerNorm(16), nn.Dropout(0.3)),
+        "dropout before the activation": chain(nn.Linear(16, 16), nn.Dropout(0.3), nn.Sigmoid()),
+        "dropout at the end": nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Linear(8, 1), nn.Dropout(0.3)),
+        "nested": nn.Sequential(nn.Linear(4, 16), nn.Sequential(nn.Dropout(0.3), nn.Linear(16, 1))),
+    }
 
 
 @pytest.mark.parametrize("case", [*THINNED, *GENERAL])
@@ -38,7 +39,8 @@ def test_same_answers(case):
     expected, got = estimator(X), predict(estimator, X)
     assert (estimator.frozen() is not None) == (case in THINNED)
     assert_allclose(got.mean, expected.mean.detach(), atol=1e-5)
-    assert_allclose(got.std, expected.std.detach(), rtol=1e-4)
+    # Where all passes agree, std is its floor of 1e-6 and whatever rounding adds to it.
+    assert_allclose(got.std, expected.std.detach(), rtol=1e-4, atol=1e-8)
 
 
 def test_memory_limit(monkeypatch):
