@@ -6,15 +6,16 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 CHECKED := src tests benchmarks examples
 
-.PHONY: help demo test pytest lint format speed paper peers clean
+.PHONY: help demo test test-cluster pytest lint format speed paper peers clean
 
 help:
-	@echo "make demo    fit the default and the paper's four methods, print a table, draw the pictures"
-	@echo "make test    everything that must pass: lint, types, imports, tests"
-	@echo "make format  let ruff format the code"
-	@echo "make speed   measure the speed table of benchmarks/speed"
-	@echo "make paper   run the paper's study: its table and figures (QUICK=1: a first look in minutes; JOBS=2)"
-	@echo "make peers   compare the default with other libraries (QUICK=1: four sets, in a quarter of an hour)"
+	@echo "make demo          fit the default and the paper's four methods, print a table, draw the pictures"
+	@echo "make test          lint, types, imports, and all tests but those on a Ray cluster"
+	@echo "make test-cluster  the tests that start a real Ray cluster; continuous integration runs both"
+	@echo "make format        let ruff format the code"
+	@echo "make speed         measure the speed table of benchmarks/speed"
+	@echo "make paper         run the paper's study: its table and figures (QUICK=1: a first look in minutes; JOBS=2)"
+	@echo "make peers         compare the default with other libraries (QUICK=1: four sets, in a quarter of an hour)"
 
 demo: $(INSTALLED)
 	$(BIN)/hetcal demo
@@ -27,8 +28,14 @@ test: $(INSTALLED)
 # page of docs build on each other; in the order of conftest.py, because files of few tests, which otherwise come last,
 # are the slowest, and one process would wait for the other. Bytecode is kept, even where the environment says
 # otherwise: the tests start hundreds of processes, each of which would compile the library anew.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
 pytest: $(INSTALLED)
-	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not cluster" -n 2 --dist loadfile --no-loadscope-reorder
+
+# One process, because a cluster has several of its own, and two clusters at once would compete for CPUs and memory.
+test-cluster: $(INSTALLED)
+	$(PYTEST) -m cluster
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check $(CHECKED)

@@ -23,24 +23,25 @@ CACHES = {
     ".hypothesis",
 }
 
-# The slowest files, which begin first: otherwise one test process would wait for the other at the end. A cluster has
-# several processes, so that beside it there is a file that has one.
+# The slowest files, which begin first: otherwise one test process would wait for the other at the end.
 SLOWEST = (
-    "tests/ray/test_cluster.py",
     "tests/test_examples.py",
     "tests/model_files/test_onnx.py",
-    "tests/ray/test_training.py",
     "tests/benchmarks/test_smoke.py",
-    "tests/test_regressor.py",
     "tests/studies/test_run.py",
-    "tests/ray/test_memory.py",
+    "tests/test_regressor.py",
     "tests/contracts/test_sklearn.py",
     "tests/contracts/test_model_attacks.py",
-    "tests/contracts/test_threads.py",
-    "tests/model_files/test_state.py",
     "tests/contracts/test_hostile_inputs.py",
     "tests/cli/test_app.py",
+    "tests/contracts/test_threads.py",
+    "tests/model_files/test_state.py",
+    "tests/contracts/test_hostile_files.py",
+    "tests/test_classifier.py",
+    "tests/contracts/test_combinations.py",
     "tests/tabular/test_streaming.py",
+    "tests/contracts/test_interrupts.py",
+    "tests/contracts/test_csv_to_report.py",
 )
 
 

@@ -7,9 +7,13 @@ import pytest
 
 from tests.warm_python import WarmPython
 
-EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+STARTS_A_CLUSTER = "08_grid_search_on_ray.py"
+EXAMPLES = [
+    pytest.param(path, id=path.name, marks=[pytest.mark.cluster] if path.name == STARTS_A_CLUSTER else [])
+    for path in sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+]
 # What an example needs beyond the library, and the files that it leaves behind.
-NEEDS = {"01_quickstart.py": "matplotlib", "06_lightning.py": "lightning", "08_grid_search_on_ray.py": "ray"}
+NEEDS = {"01_quickstart.py": "matplotlib", "06_lightning.py": "lightning", STARTS_A_CLUSTER: "ray"}
 WRITES = {"01_quickstart.py": ["quickstart.png"]}
 
 
@@ -23,7 +27,7 @@ def python():
     warm.close()
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", EXAMPLES)
 def test_example(python, path, tmp_path):
     """It ends well and without a warning, says how its intervals do, and leaves no other files than it says."""
     needed = NEEDS.get(path.name)

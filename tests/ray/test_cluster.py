@@ -26,6 +26,7 @@ from tests.ray.functions import READERS, die, fail_on_two, load_table, look_at, 
 from tests.studies.samples import TINY, cell_files, fingerprint, without_seconds
 
 pytestmark = [
+    pytest.mark.cluster,
     pytest.mark.usefixtures("cluster"),
     # Ray's own, when it leaves files and sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),

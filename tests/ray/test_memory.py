@@ -4,6 +4,7 @@ import pytest
 
 from tests.ray.conftest import Cluster, run_script
 
+pytestmark = pytest.mark.cluster
 SPARE_GIGABYTES = 4
 JOBS = f"""\
 import sys

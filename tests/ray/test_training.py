@@ -19,6 +19,7 @@ from tests.ray.networks import WaitingNetwork, gradients_of_part
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install 'hetcal[ray]'")
 pytestmark = [
+    pytest.mark.cluster,
     # Ray's own, when it leaves files and sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning:ray"),
