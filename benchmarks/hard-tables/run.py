@@ -253,7 +253,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--only", choices=TABLES, action="append", help="a table; may be repeated")
     parser.add_argument("--method", choices=METHODS, action="append", help="a method; may be repeated")
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds of tables and methods")
-    parser.add_argument("--quick", action="store_true", help="one seed, at most 200 rows, 20 steps")
+    parser.add_argument("--quick", action="store_true", help="one seed, at most 200 rows (all of trend), 20 steps")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.out or Path(temporary)

@@ -44,6 +44,7 @@ def main() -> None:
     options = parser.parse_args()
     cells = pd.read_csv(options.folder / "cells.csv", na_values=[""], keep_default_na=False)
     summary = pd.read_csv(options.folder / "summary.csv", keep_default_na=False)
+    cells = cells.replace({"study": {"networks": "paper"}})  # the same data sets and splits
     for study, title in {"paper": "Random splits", "grouped": "Grouped splits", "tuning": "Tuning tables"}.items():
         rows = cells[cells.study == study]
         if len(rows):
@@ -65,8 +66,9 @@ def show(cells: pd.DataFrame) -> None:
         print("| data set | " + " | ".join(["splits", *floor, *methods]) + " |")
         print("|---" + "|---:" * (1 + len(floor) + len(methods)) + "|")
         for dataset, rows in shown_splits(cells, figure).groupby("dataset", sort=False):
-            words = [str(rows.seed.nunique())] + [f"{rows.ce_noise_floor.mean():.3f}" for _ in floor]
-            words += [with_error(rows[rows.method == method][figure].dropna()) for method in methods]
+            splits = rows.seed.nunique()
+            words = [str(splits)] + [f"{rows.ce_noise_floor.mean():.3f}" for _ in floor]
+            words += [with_error(rows[rows.method == method][figure].dropna(), splits) for method in methods]
             print(f"| {dataset} | " + " | ".join(words) + " |")
         print()
 
@@ -86,10 +88,12 @@ def on_common_splits(cells: pd.DataFrame) -> pd.DataFrame:
     return cells[is_common]
 
 
-def with_error(values: pd.Series) -> str:
+def with_error(values: pd.Series, splits: int) -> str:
+    """Mean and standard error; the number of splits, if it is not that of the row."""
     if not len(values):
         return ""
-    return f"{values.mean():.3g}" + (f" ± {values.std() / len(values) ** 0.5:.1g}" if len(values) > 1 else "")
+    error = f" ± {values.std() / len(values) ** 0.5:.1g}" if len(values) > 1 else ""
+    return f"{values.mean():.3g}{error}" + (f" ({len(values)})" if len(values) < splits else "")
 
 
 def summarize(cells: pd.DataFrame) -> None:
