@@ -3,45 +3,41 @@
 import warnings
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
-from torch import nn
 
-from hetcal._checks import Floats, check_choice, must
+from hetcal._checks import check_choice, must
 from hetcal.distributions import RecalibratedPrediction, TransformedPrediction
-from hetcal.estimators import ESTIMATORS, predict
+from hetcal.estimators import ESTIMATORS
 from hetcal.estimators.atoms import AtomicPrediction
-from hetcal.estimators.cross_ensemble import Calibration, CrossEnsemble
+from hetcal.estimators.cross_ensemble import CrossEnsemble
 from hetcal.exceptions import CalibrationRowsWarning, DegenerateDataWarning
 from hetcal.families import Family, StudentT, check_family
 from hetcal.metrics.calibration_map import Recalibration
-from hetcal.metrics.history import History, warn_of_training
+from hetcal.metrics.history import warn_of_training
 from hetcal.objectives import OBJECTIVES, Objective, gaussian_nll, squared_error
 from hetcal.prediction import DistributionMixin, Prediction
 from hetcal.recalibration import RECALIBRATORS
 from hetcal.tabular.building import check_estimator_options, resolve_name
+from hetcal.tabular.candidates import (
+    Candidate,
+    is_clearly_better,
+    may_need_logarithm,
+    rows_of_trial,
+    simplest_near_best,
+)
 from hetcal.tabular.model import TabularModel
 from hetcal.tabular.preparing import TrainingRows
-from hetcal.tabular.targets import (
-    TargetScale,
-    check_regression_target,
-    fit_target_atoms,
-    is_no_better_than_constant,
-    warn_of_constants,
-)
+from hetcal.tabular.targets import TargetScale, check_regression_target, fit_target_atoms, warn_of_constants
 from hetcal.tabular.whole_fits import whole_or_not_at_all
 from hetcal.training.rows import MIN_ROWS_FOR_VALIDATION
 from hetcal.transforms import TRANSFORMS
 
 # Of a conformal interval of level 0.9: level / (1 - level).
 FEWEST_CALIBRATION_ROWS = 9
-# Held-out rows that tell whether a model is better than a constant. Fewer cannot; more only take longer.
-LEAST_JUDGING, MOST_JUDGING = 30, 2000
 
 
 class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
@@ -62,10 +58,11 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         family: Shape of the predictive distribution: "gaussian", "laplace", "student_t" (its degrees of freedom are
             learned), or a family such as `hetcal.families.StudentT(df=4)`. Intervals, quantiles and scores follow it.
             For "cross_ensemble" it is that of the members in training only; the shape of predictions is learned.
-        target_transform: None, "log", "yeo-johnson" or "quantile". The network predicts the transformed target, and
-            predictions are mapped back. "auto" trains a model with each and keeps the simplest within two standard
-            errors of the best: by the likelihood of the validation rows, or for "cross_ensemble" by the CRPS of
-            held-out rows, without "quantile".
+        target_transform: "log", "yeo-johnson", "quantile" or "identity". The network predicts the transformed target,
+            and predictions are mapped back. None is "identity", except that "cross_ensemble" chooses "log" where y is
+            positive with a long tail and a short trial has a much lower held-out CRPS with it. "auto" trains a model
+            with each and keeps the simplest within two standard errors of the best: by the likelihood of the validation
+            rows, or for "cross_ensemble" by the CRPS of held-out rows, without "quantile".
         network: None for the estimator's own network; a class or function `(n_inputs, n_outputs) -> nn.Module`; or an
             `nn.Module`, which is copied and initialized anew in each fit.
         width: Units per hidden layer of the built-in network. None, here and below, is what suits the estimator; see
@@ -109,6 +106,7 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         n_features_in_: Number of columns seen during fit.
         feature_names_in_: Names of the columns seen during fit, if X was a frame with names.
 
+    >>> import numpy as np
     >>> X = np.linspace(-2, 2, 200)[:, None]
     >>> model = HCRegressor(width=16, max_epochs=5, random_state=0).fit(X, np.sin(X[:, 0]))
     >>> mean, std = model.predict(X, return_std=True)
@@ -209,7 +207,7 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         check_passes(self.estimator_options, objective, self.objective_weight)
         rows = self._prepare(X, y, sample_weight, groups, check_regression_target)
         warn_of_constants(rows.target)
-        first_name, *others = self._transforms(rows.target)
+        first_name, *others = self._transforms(rows, objective)
         candidates = [self._fit_candidate(first_name, objective, rows)]
         held_out = () if rows.are_repeated or self._is_cross else candidates[0].history.validation_rows
         for name in others:
@@ -268,8 +266,13 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
     @torch.inference_mode(False)
     @torch.enable_grad()
     def _fit_candidate(
-        self, name: str | None, objective: Objective, rows: TrainingRows, held_out: Sequence[int] = ()
-    ) -> "Candidate":
+        self,
+        name: str | None,
+        objective: Objective,
+        rows: TrainingRows,
+        held_out: Sequence[int] = (),
+        is_trial: bool = False,
+    ) -> Candidate:
         """Train a model of the target under one transform; the transform is fitted without the `held_out` rows."""
         weights = rows.weights.copy()
         weights[list(held_out)] = 0.0  # rows that judge a transform must not shape it
@@ -277,7 +280,7 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         y = torch.from_numpy(scale.standardize(rows.target))
         stream = rows.stream(str(name), scale.standardize)
         if self._is_cross:
-            ensemble, history, held = self._cross_fit(objective, rows, y, self.family, stream)
+            ensemble, history, held = self._cross_fit(objective, rows, y, self.family, stream, is_trial)
             targets = y.reshape(len(y), -1).double().numpy()
             return Candidate(scale, ensemble, history, ensemble.calibrate(held, targets, rows.weights))
         estimator, history = self._train(
@@ -295,13 +298,22 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
     def _objective_name(self) -> Any:
         return self.objective if self.objective is not None else "crps" if self._is_cross else "nll"
 
-    def _transforms(self, target: Floats) -> list[str | None]:
-        """The transforms to try, simplest first."""
+    def _logarithm_helps(self, rows: TrainingRows, objective: Objective) -> bool:
+        """Whether a short trial of the default is clearly better with the logarithm of y than with y."""
+        if not self._is_cross or self.max_seconds is not None or not may_need_logarithm(rows):
+            return False
+        rows = rows_of_trial(rows)
+        plain, logarithmic = (self._fit_candidate(name, objective, rows, is_trial=True) for name in (None, "log"))
+        return is_clearly_better(logarithmic, plain, rows)
+
+    def _transforms(self, rows: TrainingRows, objective: Objective) -> list[str | None]:
+        """The transforms to train with, simplest first."""
+        target = rows.target
         if self.target_transform is None:
-            return [None]
-        name = check_choice("target_transform", self.target_transform, [*TRANSFORMS, "auto"])
+            return ["log" if self._logarithm_helps(rows, objective) else None]
+        name = check_choice("target_transform", self.target_transform, ["identity", *TRANSFORMS, "auto"])
         if name != "auto":
-            return [name]
+            return [None if name == "identity" else name]
         if len(target) < MIN_ROWS_FOR_VALIDATION or self.validation_fraction == 0:
             warnings.warn(
                 "target_transform='auto' has no validation rows to choose by; the target is not transformed",
@@ -314,55 +326,6 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
         if not (target > 0).all():
             unsuitable.add("log")
         return [None, *(name for name in TRANSFORMS if name not in unsuitable)]
-
-
-@dataclass
-class Candidate:
-    """A model for one transform of the target."""
-
-    scale: TargetScale
-    estimator: nn.Module
-    history: History
-    calibration: Calibration | None = None  # of a `CrossEnsemble`: its held-out predictions of all rows
-
-    def losses(self, rows: TrainingRows, judging: Sequence[int]) -> Floats:
-        """Loss of each of the rows that judge, averaged over the targets, in the units of y.
-
-        For a `CrossEnsemble` it is the CRPS of held-out predictions, otherwise the negative log likelihood.
-        """
-        y, prediction = rows.target[judging], self.scale.in_units_of_y(self.held_out(rows, judging))
-        losses = np.asarray(-prediction.log_prob(y) if self.calibration is None else prediction.crps(y))
-        return losses.reshape(len(y), -1).mean(1)
-
-    def held_out(self, rows: TrainingRows, judging: Sequence[int]) -> Prediction:
-        """The predictions of rows that were held out, in the scale of training."""
-        if self.calibration is not None:
-            return self.calibration.calibrated(self.estimator).take(judging)
-        return predict(self.estimator, rows.x[judging].to(next(self.estimator.parameters()).device)).numpy()
-
-    def is_useless(self, rows: TrainingRows) -> bool:
-        """Whether a constant would do, as far as enough held-out rows can tell; a table of constants says so itself."""
-        judging = self.history.validation_rows
-        if len(judging) < LEAST_JUDGING or not rows.encoder.is_informative or np.ptp(rows.target) == 0:
-            return False
-        if len(judging) > MOST_JUDGING:
-            judging = np.random.default_rng(rows.seed).choice(judging, MOST_JUDGING, replace=False).tolist()
-        y = self.scale.standardize(rows.target[judging]).astype(np.float64)
-        return is_no_better_than_constant(self.held_out(rows, judging), y, rows.weights[judging])
-
-
-def simplest_near_best(candidates: Sequence[Candidate], rows: TrainingRows) -> Candidate:
-    """The first (simplest) candidate within two standard errors of the best on the rows that judge."""
-    judging = candidates[0].history.validation_rows
-    share = rows.weights[judging] / rows.weights[judging].sum()
-    losses = [candidate.losses(rows, judging) for candidate in candidates]
-    best = min(losses, key=lambda loss: share @ loss)
-
-    def is_near(loss: Floats) -> bool:
-        excess = loss - best
-        return bool(share @ excess <= 2 * np.sqrt((share**2) @ (excess - share @ excess) ** 2))
-
-    return next(candidate for candidate, loss in zip(candidates, losses, strict=True) if is_near(loss))
 
 
 def check_likelihood(family: Any, objective: Objective) -> None:

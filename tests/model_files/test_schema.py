@@ -44,7 +44,7 @@ def test_the_schema_knows_every_name():
 
     settings = schema.RegressorSettings
     assert set(FAMILIES) < names(settings, "family")
-    assert names(settings, "target_transform") == {*TRANSFORMS, "auto", type(None)}
+    assert names(settings, "target_transform") == {*TRANSFORMS, "auto", "identity", type(None)}
     assert names(schema.FamilyDocument, "name") == set(FAMILIES)
     assert {kind.model_fields["name"].annotation for kind in get_args(get_args(learned.TransformDocument)[0])} == {
         schema.Literal[name] for name in TRANSFORMS

@@ -143,7 +143,7 @@ class SettingsDocument(Document):
 class RegressorSettings(SettingsDocument):
     objective: Word | None
     family: Literal["gaussian", "laplace", "student_t"] | FamilyDocument
-    target_transform: Literal["auto", "log", "yeo-johnson", "quantile"] | None
+    target_transform: Literal["auto", "identity", "log", "yeo-johnson", "quantile"] | None
     objective_weight: NotNegative
 
 

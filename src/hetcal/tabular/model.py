@@ -224,6 +224,7 @@ class TabularModel(BaseEstimator):
         y: Tensor,
         family: str | Family,
         stream: RowStream | None = None,
+        is_trial: bool = False,
     ) -> tuple[CrossEnsemble, History, HeldOut]:
         """Train a new `CrossEnsemble` on the rows, and return it with the predictions of held-out rows."""
         check_device(self.device)
@@ -236,7 +237,8 @@ class TabularModel(BaseEstimator):
         if self.network is not None:
             groups = [MemberGroup(0.0, 0.0)] * 2  # the same network in both; they differ in their parts
         n_numbers = len(np.ravel(rows.encoder.scaler.spread))
-        layout = EnsembleLayout(n_numbers, tuple(groups), number_of_parts(n, rows.groups), usual_width(n_rows))
+        n_parts = number_of_parts(n, rows.groups, is_trial)
+        layout = EnsembleLayout(n_numbers, tuple(groups), n_parts, usual_width(n_rows))
         ensemble = self._build(n_inputs, rows.n_targets, family, rows.seed, layout).to(self.device)
         assert isinstance(ensemble, CrossEnsemble)
         weight = torch.from_numpy(rows.weights / rows.weights.mean()).float()
@@ -250,7 +252,9 @@ class TabularModel(BaseEstimator):
             stream=stream,
         )
         settings = CrossFitSettings(seed=rows.seed, progress=self.progress, **self._given(CROSS_FIT_SETTINGS))
-        history, held_out = cross_fit(ensemble, objective, fit_rows, settings)
+        history, held_out = cross_fit(ensemble, objective, fit_rows, settings.of_trial() if is_trial else settings)
+        if is_trial and history.stopped == "interrupted":
+            raise KeyboardInterrupt  # there is nothing to keep yet
         freeze_(ensemble)
         return ensemble, history, held_out
 

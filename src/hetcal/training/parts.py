@@ -79,10 +79,10 @@ def draw_parts(n: int, groups: GroupNumbers, parts: int, generator: np.random.Ge
     return part_of[groups]
 
 
-def number_of_parts(n: int, groups: GroupNumbers) -> int:
-    """Four, or eight for few rows; less only for very few rows or groups."""
+def number_of_parts(n: int, groups: GroupNumbers, is_trial: bool = False) -> int:
+    """Four, or eight for few rows, except in a trial; less only for very few rows or groups."""
     units = n if groups is None else len(np.unique(groups))
-    return int(np.clip(units // 2, 2, PARTS_OF_FEWER_ROWS if n <= FEWER_ROWS else PARTS))
+    return int(np.clip(units // 2, 2, PARTS_OF_FEWER_ROWS if n <= FEWER_ROWS and not is_trial else PARTS))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -13,6 +13,8 @@ from hetcal.networks import check_device
 
 # Training rows of a member of a table of 1,000 rows.
 FEW_TRAINING_ROWS = 720
+# Steps of a trial, after which transforms of the target are compared.
+TRIAL_STEPS = 260
 
 
 def bounded(default: float | None, low: float, high: float = math.inf, **rule: bool) -> Any:
@@ -91,6 +93,7 @@ class CrossFitSettings:
     max_seconds: float | None = None
     seed: int = 0
     progress: bool | Callable[[int, int], Any] = False
+    is_trial: bool = False  # few steps are then intended, and no reason for a warning
 
     def __post_init__(self) -> None:
         check_number("learning_rate", self.learning_rate, 0, open_low=True)
@@ -100,6 +103,11 @@ class CrossFitSettings:
                 check_number(name, getattr(self, name), 1, integer=True)
         if self.max_seconds is not None:
             check_number("max_seconds", self.max_seconds, 0, open_low=True)
+
+    def of_trial(self) -> Self:
+        """The same settings with few steps, in silence."""
+        steps = min(TRIAL_STEPS, self.max_steps or TRIAL_STEPS)
+        return replace(self, max_steps=steps, progress=False, is_trial=True)
 
     def batch_for(self, n_train: int) -> int:
         """About a twelfth of the rows, from 32 to 256; more only for more than 30,000 rows."""
@@ -117,6 +125,6 @@ class CrossFitSettings:
     def limit_for(self, n_train: int) -> str | None:
         """The setting that allows fewer steps than usual, or None."""
         steps = self.steps_for(n_train)
-        if steps == replace(self, max_steps=None, max_epochs=None).steps_for(n_train):
+        if self.is_trial or steps == replace(self, max_steps=None, max_epochs=None).steps_for(n_train):
             return None
         return f"max_steps={steps}" if steps == self.max_steps else f"max_epochs={self.max_epochs}"
