@@ -52,6 +52,9 @@ def find(content, format=CsvFormat(), is_whole=True):  # noqa: B008 (frozen)
         ("full name\nJo Ann\n", ",", ".", True),
         ("2024-01-31 18:30,5\n2024-02-01 18:30,6\n", ",", ".", False),
         ("a b;c d\n1 2;3\n4 5;6\n", ";", ".", True),
+        ("0.1,south,3\n0.2,north,4\n0.3,south,5\n", ",", ".", False),
+        ("0.1,south,x1\n0.2,north,x2\n0.3,south,x3\n", ",", ".", True),
+        ("2019,region\n1,south\n2,south\n", ",", ".", True),
     ],
 )
 def test_found_out(content, separator, decimal, has_header):

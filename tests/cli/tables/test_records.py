@@ -176,7 +176,8 @@ def test_large_cells_end_a_batch(monkeypatch):
     """Rows of long texts are bounded by their characters, blank lines by their number."""
     monkeypatch.setattr(records, "MAX_CHARACTERS", 10_000)
     line = b"1," + b"x" * 997 + b"\n"
-    table = TextTable(TableSource("long", "text", line * 3, False, io.BufferedReader(Endless(line))), CsvFormat())
+    source = TableSource("long", "text", line * 3, False, io.BufferedReader(Endless(line)))
+    table = TextTable(source, CsvFormat(header=True))
     assert len(next(table.batches(table.columns, BATCH_ROWS)).rows) == 10  # with the header eleven thousand
     head = b"a,b\n1,2\n"
     stream = io.BufferedReader(io.BytesIO(head + b"\n" * 3 * BATCH_ROWS + b"3,4\n"))

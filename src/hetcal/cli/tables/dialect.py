@@ -88,7 +88,7 @@ def find_dialect(name: str, head: bytes, is_whole: bool, format: CsvFormat) -> D
     if not records:
         raise ValueError(f"{name} is empty; give a file with a header and rows")
     decimal = format.decimal or ("." if separator == "," else find_decimal(name, records))
-    has_header = find_header(records[0]) if format.header is None else format.header
+    has_header = find_header(records) if format.header is None else format.header
     return Dialect(encoding, separator, decimal, has_header)
 
 
@@ -182,7 +182,17 @@ def find_decimal(name: str, records: Records) -> str:
     return "," if len(commas) > len(points) else "."
 
 
-def find_header(first: list[str]) -> bool:
-    """Whether the first record holds names: not if all of its cells are numbers and dates."""
-    cells = [cell.strip() for cell in first if cell.strip()]
-    return not cells or not all(NUMBER.fullmatch(cell) or DATE.fullmatch(cell) for cell in cells)
+def find_header(records: list[list[str]]) -> bool:
+    """Whether the first record holds names: not if its cells are numbers, dates, and labels of the rows below.
+
+    >>> find_header([["0.126", "south"], ["0.892", "north"], ["0.512", "south"]])
+    False
+    >>> find_header([["2019", "region"], ["0.892", "north"], ["0.512", "south"]])
+    True
+    """
+    cells = [(place, cell.strip()) for place, cell in enumerate(records[0]) if cell.strip()]
+    names = [(place, cell) for place, cell in cells if not (NUMBER.fullmatch(cell) or DATE.fullmatch(cell))]
+    if len(names) == len(cells):
+        return True
+    below = [{record[place].strip() for record in records[1:] if place < len(record)} for place, _ in names]
+    return not all(cell in labels for (_, cell), labels in zip(names, below, strict=True))
