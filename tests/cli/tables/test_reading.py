@@ -163,11 +163,12 @@ def test_real_files(raw_file, name, rows, columns, dates):
 
 
 def test_without_a_header(raw_file):
-    """The crime data have no header, but text in the first row: said so, they are read, missing values and all."""
+    """The crime data have no header, but text in the first row, which occurs again; missing values are read as such."""
     path = raw_file("communities.data")
+    frame = read_frame(path)
+    pd.testing.assert_frame_equal(frame, read_frame(path, CsvFormat(header=False)))
     with pytest.raises(ValueError, match=r"has two columns named '\?' .* or give --no-header if row 1 holds data$"):
-        read_frame(path)
-    frame = read_frame(path, CsvFormat(header=False))
+        read_frame(path, CsvFormat(header=True))
     assert frame.shape == (1994, 128)
     assert frame.dtypes.map(lambda dtype: dtype.kind).value_counts().to_dict() == {"f": 127, "O": 1}
     assert frame["column_2"].isna().sum() == 1174
