@@ -60,9 +60,9 @@ class HCRegressor(DistributionMixin, RegressorMixin, TabularModel):
             For "cross_ensemble" it is that of the members in training only; the shape of predictions is learned.
         target_transform: "log", "yeo-johnson", "quantile" or "identity". The network predicts the transformed target,
             and predictions are mapped back. None is "identity", except that "cross_ensemble" chooses "log" where y is
-            positive with a long tail and a short trial has a much lower held-out CRPS with it. "auto" trains a model
-            with each and keeps the simplest within two standard errors of the best: by the likelihood of the validation
-            rows, or for "cross_ensemble" by the CRPS of held-out rows, without "quantile".
+            positive with a long tail and held-out rows of a short trial are much likelier with it. "auto" trains a
+            model with each and keeps the simplest within two standard errors of the best: by the likelihood of the
+            validation rows, or for "cross_ensemble" by the CRPS of held-out rows, without "quantile".
         network: None for the estimator's own network; a class or function `(n_inputs, n_outputs) -> nn.Module`; or an
             `nn.Module`, which is copied and initialized anew in each fit.
         width: Units per hidden layer of the built-in network. None, here and below, is what suits the estimator; see

@@ -1,7 +1,5 @@
 """The trial of the logarithm of y, which the default makes where it may be worth its time."""
 
-import warnings
-
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -11,6 +9,7 @@ from hetcal.metrics import crps, nll
 from hetcal.tabular.candidates import TRIAL_ROWS, is_clearly_better, may_need_logarithm, rows_of_trial
 from hetcal.tabular.targets import check_regression_target
 from hetcal.training.cross_fitting import CrossFit
+from hetcal.training.settings import TRIAL_STEPS, CrossFitSettings
 
 RANDOM = np.random.default_rng(0)
 X = RANDOM.uniform(-1, 1, (260, 3))
@@ -27,22 +26,19 @@ def default(**settings):
     return HCRegressor(**{"max_steps": 250, "random_state": 0, **settings})
 
 
-def fit_quietly(model, y):
-    """Without the warning that so few steps end training early; that of a trial would be an error."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="training ended at max_steps=250")
-        return model.fit(X[:200], y[:200])
+def fit(model, y):
+    return model.fit(X[:200], y[:200])
 
 
 def test_default_takes_the_logarithm_of_an_exponential_law():
     """New rows are then much likelier, and the CRPS is lower; in other units everything is the same."""
-    model = fit_quietly(default(), Y)
-    plain = fit_quietly(default(target_transform="identity"), Y)
+    model = fit(default(), Y)
+    plain = fit(default(target_transform="identity"), Y)
     assert (model.target_transform_, plain.target_transform_) == ("log", None)
     prediction, other = model.predict_dist(X[200:]), plain.predict_dist(X[200:])
     assert nll(Y[200:], prediction) < nll(Y[200:], other) - 0.3
     assert crps(Y[200:], prediction) < crps(Y[200:], other)
-    scaled = fit_quietly(default(), 1024 * Y)
+    scaled = fit(default(), 1024 * Y)
     assert_allclose(scaled.predict_interval(X), 1024 * model.predict_interval(X), rtol=1e-4)
 
 
@@ -51,7 +47,7 @@ def test_trial_in_vain_changes_nothing():
     """Noise that is skewed, but additive: the model is that of "identity", bit for bit."""
     y = X[:, 0] + SKEWED + 1
     assert may_need_logarithm(prepared(y))
-    model, plain = (fit_quietly(default(target_transform=name), y) for name in (None, "identity"))
+    model, plain = (fit(default(target_transform=name), y) for name in (None, "identity"))
     assert model.target_transform_ is None
     assert_array_equal(model.predict_interval(X), plain.predict_interval(X))
 
@@ -61,7 +57,7 @@ def test_trial_in_vain_changes_nothing():
 def test_no_trial(settings, monkeypatch):
     """Neither with a limit of time, nor for other estimators."""
     monkeypatch.setattr("hetcal.regressor.rows_of_trial", lambda rows: pytest.fail("a trial was made"))
-    assert fit_quietly(default(**settings), Y).target_transform_ is None
+    assert fit(default(**settings), Y).target_transform_ is None
 
 
 def test_targets_that_may_need_a_logarithm():
@@ -76,7 +72,7 @@ def test_targets_that_may_need_a_logarithm():
 
 
 def test_weights_count_as_rows():
-    """A weight of 2 is a row given twice: the long tail of a few rows of weight 0.01 is none."""
+    """A weight of 2 is a row given twice; a long tail of rows that hardly count is none."""
     is_tail = np.quantile(SKEWED, 0.6) < SKEWED
     rows = prepared(SKEWED, weight=np.where(is_tail, 0.5, 1.0))
     assert may_need_logarithm(rows)
@@ -84,6 +80,7 @@ def test_weights_count_as_rows():
     doubled = np.where(is_tail, 1, 2)
     given = prepared(np.repeat(SKEWED, doubled), np.repeat(X, doubled, axis=0))
     assert_array_equal(rows.weights * 2, given.weights)
+    assert may_need_logarithm(given)
 
 
 def test_rows_of_trial():
@@ -124,6 +121,14 @@ def test_clearly_better_by_the_likelihood_and_by_the_crps():
     assert not is_clearly_better(Judged(one_row, np.full(260, 0.9)), usual, rows)
 
 
+def test_trial_is_short_and_silent():
+    """Few steps are intended, and no reason for the warning that a limit ended training; those of the user bind too."""
+    trial = CrossFitSettings(progress=True).of_trial()
+    assert (trial.steps_for(500), trial.limit_for(500), trial.progress) == (TRIAL_STEPS, None, False)
+    assert CrossFitSettings(max_steps=10).of_trial().steps_for(500) == 10
+    assert CrossFitSettings(max_steps=TRIAL_STEPS).limit_for(500) == f"max_steps={TRIAL_STEPS}"
+
+
 @pytest.mark.usefixtures("few_members")
 def test_interrupted_trial_leaves_the_model_as_it_was(monkeypatch):
     look = CrossFit.look
@@ -136,5 +141,5 @@ def test_interrupted_trial_leaves_the_model_as_it_was(monkeypatch):
     monkeypatch.setattr(CrossFit, "look", press)
     model = default()
     with pytest.raises(KeyboardInterrupt):
-        fit_quietly(model, Y)
+        fit(model, Y)
     assert not hasattr(model, "estimator_")
